@@ -1,7 +1,7 @@
 /** `GET /health/database`: what an operator must know about the database, for platform administrators. */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import type { DatabaseDiagnosis } from '#infrastructure/index.ts'
 import { formatTime } from '#core/time.ts'
 import type { Identity } from './identity/index.ts'

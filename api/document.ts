@@ -1,5 +1,5 @@
 /** Texts of the OpenAPI document that belong to no single route: the tags and an example of each main resource. */
-import type { DocumentTexts, TwinRule } from '#core/http/index.ts'
+import type { DocumentTexts, TwinRule } from '#http/index.ts'
 
 const USER_ID = '8dc4a2f0-6c3c-4d1d-9a6b-0e2a7a2d9d3f'
 const DOMAIN_ID = '0c2ce4ef-6ac4-4a8e-95ad-5bb5b1fbb3ae'

@@ -7,7 +7,7 @@
 import type { FastifyRequest } from 'fastify'
 import { RESERVED_ROUTES, claimedDomainOf } from '#api/identity/index.ts'
 import { bearerTokenOf } from '#core/authorization.ts'
-import type { HttpApp } from '#core/http/index.ts'
+import type { HttpApp } from '#http/index.ts'
 import { isId } from '#core/ids.ts'
 
 type Params = Readonly<Record<string, string>>

@@ -1,5 +1,5 @@
 /** The settings that show whether other machines can reach a platform that listens on loopback. */
-import { HTTP_SETTINGS } from '#core/http/settings.ts'
+import { HTTP_SETTINGS } from '#http/settings.ts'
 import { IDENTITY_SETTINGS } from './identity/config.ts'
 
 export const PUBLISHED_SETTINGS = {

@@ -21,7 +21,7 @@ export type PageRange = { offset: number; limit: number; cursor?: Place | undefi
 
 export type Page<T> = { total: number; offset: number; limit: number; items: T[]; next: PageEnd }
 
-/** The `next` of a page, instead of an offset. `core/http` replaces the text with the place before a handler runs. */
+/** The `next` of a page, instead of an offset. The HTTP edge replaces the text with the place before a handler runs. */
 export const cursorOf = (description: string) =>
   Type.Unsafe<Place>(Type.String({ maxLength: MAX_CURSOR_CHARS, description }))
 
@@ -58,7 +58,7 @@ export const offsetPageFields = {
   limit: Type.Optional(Type.Integer({ minimum: 0 })),
 }
 
-/** `core/http` sends the end of a page as the cursor of the next one. */
+/** The HTTP edge sends the end of a page as the cursor of the next one. */
 export const Next = Type.Optional(
   Type.Unsafe<PageEnd>(Type.String({ description: 'The cursor of the next page; absent on the last page' })),
 )

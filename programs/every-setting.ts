@@ -10,7 +10,7 @@ import {
 } from '#api/config.ts'
 import { BACKUP_SETTINGS } from '#postgres/backup/settings.ts'
 import type { Settings } from '#core/config/index.ts'
-import { HTTP_SETTINGS } from '#core/http/settings.ts'
+import { HTTP_SETTINGS } from '#http/settings.ts'
 import { INFRASTRUCTURE_SETTINGS } from '#infrastructure/settings.ts'
 import { MANAGER_SETTINGS } from '#manager/config.ts'
 import { PROXY_SETTINGS } from '#proxy/config.ts'

@@ -8,7 +8,7 @@ import {
   startInfrastructure,
   startGaugeCollection,
 } from '#infrastructure/index.ts'
-import { HTTP_SETTINGS, createHttpServer, createMetrics, startTlsFiles } from '#core/http/index.ts'
+import { HTTP_SETTINGS, createHttpServer, createMetrics, startTlsFiles } from '#http/index.ts'
 import { runProgram } from '#core/program/index.ts'
 import {
   MANAGER_METRICS,

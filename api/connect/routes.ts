@@ -1,6 +1,6 @@
 /** `GET /connect`: the addresses of every protocol, for the commands that the console and tools show. */
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { addressesOf } from './addresses.ts'
 import type { Reachable } from './addresses.ts'
 import { Addresses } from './schema.ts'

@@ -1,8 +1,8 @@
 /** Routes by which receivers take and acknowledge the messages of a named consumer. */
 import type { FastifyReply } from 'fastify'
 import { messageJson } from '#api/messages/index.ts'
-import { DeadLetterSelection, DeadLettersChanged, EVENT_STREAM, responses, sendEventStream } from '#core/http/index.ts'
-import type { EventStream, RoutePlugin } from '#core/http/index.ts'
+import { DeadLetterSelection, DeadLettersChanged, EVENT_STREAM, responses, sendEventStream } from '#http/index.ts'
+import type { EventStream, RoutePlugin } from '#http/index.ts'
 import { Type } from 'typebox'
 import { bearerOf, originOf } from '#api/identity/index.ts'
 import type { Logins } from '#api/identity/index.ts'

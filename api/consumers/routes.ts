@@ -1,8 +1,8 @@
 /** Routes that manage named consumers. */
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import {
   ConsumerPage,
   ConsumerQuery,

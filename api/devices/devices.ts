@@ -1,7 +1,7 @@
 /** Composition of the room: clients, channels, connections, and the gate, which authorizes devices. */
 import type { AccessPolicy, Identity, Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
-import type { BulkTurns, RoutePlugin } from '#core/http/index.ts'
+import type { BulkTurns, RoutePlugin } from '#http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'

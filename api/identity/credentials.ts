@@ -1,6 +1,6 @@
 /** Composition of authentication: signing keys, logins, API keys, personal access tokens and the login throttle. */
 import type { Database } from '#core/database/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
 import { registerRouteRules } from './access/index.ts'

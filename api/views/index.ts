@@ -2,7 +2,7 @@
 import type { DeviceServices } from '#api/devices/index.ts'
 import type { AccessPolicy, GroupsService, Quotas } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { TASK_AMOUNTS, countModuleBytes, countOpenRuns, countTaskAmountOf } from '#queues/index.ts'
 import { createDashboardsService, dashboardRoutes } from './dashboards/index.ts'

@@ -1,6 +1,6 @@
 /** A domain of a million clients and ninety-nine small ones, with a caller for each way of reaching them. */
 import type pg from 'pg'
-import type { HttpApp } from '#core/http/index.ts'
+import type { HttpApp } from '#http/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { sealSecret } from '../../api/devices/secrets/index.ts'

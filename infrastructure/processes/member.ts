@@ -3,7 +3,7 @@
  * needs its ports.
  */
 import { EXIT_FAILED, ServiceError } from '#core/errors/index.ts'
-import type { Whole } from '#core/http/index.ts'
+import type { Whole } from '#http/index.ts'
 import type { Registry } from '#core/metrics/index.ts'
 import type { Lifecycle } from '#core/program/index.ts'
 import type { Readiness, ReadinessReport } from '#core/readiness/index.ts'

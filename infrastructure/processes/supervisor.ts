@@ -3,8 +3,8 @@
  * and reports them as one.
  */
 import type { Environment } from '#core/config/index.ts'
-import { METRICS_INTERVAL_MS } from '#core/http/index.ts'
-import type { Whole } from '#core/http/index.ts'
+import { METRICS_INTERVAL_MS } from '#http/index.ts'
+import type { Whole } from '#http/index.ts'
 import { createMemoryLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { mergeMetrics, removeSources } from '#core/metrics/index.ts'

@@ -7,7 +7,7 @@ import type { AccessPolicy, DomainAction, Quotas, UserPrincipal } from '#api/ide
 import { findActingUser, optionalBearerOf } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { isForeignOrigin, peerAddressOf } from '#core/http/index.ts'
+import { isForeignOrigin, peerAddressOf } from '#http/index.ts'
 import { isPublishedElsewhere } from '#core/loopback.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'

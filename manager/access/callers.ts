@@ -1,7 +1,7 @@
 /** The caller of a request, authenticated before its body is read (contract decision 45: 401 before 415 and 400). */
 import type { FastifyRequest } from 'fastify'
 import type { Actor } from '#api/identity/index.ts'
-import type { Credential } from '#core/http/index.ts'
+import type { Credential } from '#http/index.ts'
 import type { TaskAccess, TaskCaller } from './access.ts'
 
 /** Stands for the key of a user where no token is required: keys of users are positive. */

@@ -1,7 +1,7 @@
 /** Routes of the dead letters of tasks. */
 import { Type } from 'typebox'
-import { DeadLetterSelection, DeadLettersChanged, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { DeadLetterSelection, DeadLettersChanged, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'

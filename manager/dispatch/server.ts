@@ -5,7 +5,7 @@ import { isId } from '#core/ids.ts'
 import { Server, ServerCredentials, experimental } from '@grpc/grpc-js'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { portError } from '#core/http/index.ts'
+import { portError } from '#http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import {

@@ -1,7 +1,7 @@
 /** The event stream of tasks, runs and workers (task-manager.md section 1). */
 import { Type } from 'typebox'
-import { EVENT_STREAM, formatEvent, responses, sendEventStream } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { EVENT_STREAM, formatEvent, responses, sendEventStream } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import type { Streams } from '#core/streams/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import type { Callers } from '../access/callers.ts'

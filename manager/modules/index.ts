@@ -1,7 +1,7 @@
 /** Modules of the manager: resolving for starts, and the routes. */
 import type { Secret } from '#core/config/index.ts'
 import type { Database } from '#core/database/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { startProbe } from '#core/readiness/index.ts'
 import type { Check } from '#core/readiness/index.ts'

@@ -1,8 +1,8 @@
 /** Module routes (task-manager.md sections 1 and 6). Each handler is one call. */
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '#core/errors/index.ts'
-import { BINARY, NoBody, responses } from '#core/http/index.ts'
-import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { BINARY, NoBody, responses } from '#http/index.ts'
+import type { HttpApp, RoutePlugin } from '#http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { formatTime } from '#core/time.ts'
 import { registryLoginOf, sendBytes } from '#core/transfer/index.ts'

@@ -1,7 +1,7 @@
 /** Wire shapes of modules, pre-pulls, pushes and policies (task-manager.md section 6). */
 import { Type } from 'typebox'
 import type { Static, TSchema } from 'typebox'
-import { SECRET, documented, recordOf } from '#core/http/index.ts'
+import { SECRET, documented, recordOf } from '#http/index.ts'
 import { formatTime } from '#core/time.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import type { ModuleUse } from './uses.ts'

@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer'
 import { wholeCharactersLength } from '#core/bytes/index.ts'
 import type { Database } from '#core/database/index.ts'
-import type { EndReason, ServerSentEvent } from '#core/http/index.ts'
+import type { EndReason, ServerSentEvent } from '#http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { Slots } from '#core/slots.ts'
 import { startAccessWatch } from '#core/streams/index.ts'

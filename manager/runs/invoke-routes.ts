@@ -1,7 +1,7 @@
 /** Routes that start runs and wait for them: invoke one, invoke many (task-manager.md section 1). */
 import { Type } from 'typebox'
-import { responses, traceparentOf } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses, traceparentOf } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'

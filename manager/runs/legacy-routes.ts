@@ -1,7 +1,7 @@
 /** `/tasks/{task_id}/metrics` of Propeller (contract, decision 63). A worker measures itself as a whole; of a run the duration is known. */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { BEARER } from '../access/callers.ts'

@@ -2,7 +2,7 @@
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import type { TextOrBytes } from '#core/bytes/index.ts'
-import { documented } from '#core/http/index.ts'
+import { documented } from '#http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { DURATION_PATTERN, formatTime } from '#core/time.ts'
 import { CAUSES } from '../model/cause.ts'

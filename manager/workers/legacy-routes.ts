@@ -1,8 +1,8 @@
 /** `/proplets` of Propeller: workers in the shapes of its Go client (contract, decision 63). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { NoBody, recordOf, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, recordOf, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { offsetPageFields, offsetQuery, pageFields, pageQuery } from '#core/page.ts'
 import { ZERO_TIME } from '#core/time.ts'
 import { BEARER } from '../access/callers.ts'

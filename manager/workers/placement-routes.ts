@@ -1,7 +1,7 @@
 /** The explanation of a placement (task-manager.md section 1). */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'

@@ -1,7 +1,7 @@
 /** Worker routes (task-manager.md section 1). */
 import { Type } from 'typebox'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { formatTime } from '#core/time.ts'
 import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'

@@ -1,7 +1,7 @@
 /** Wire shapes of workers and of placements (specification section Worker node, task-manager.md section 1). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { SECRET, documented, recordOf } from '#core/http/index.ts'
+import { SECRET, documented, recordOf } from '#http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { DURATION_PATTERN, formatTime } from '#core/time.ts'
 import { Timestamp } from '../tasks/schema.ts'

@@ -1,7 +1,7 @@
 /** Routes of workflows (task-manager.md section 1). Each handler is one call. */
 import { Type } from 'typebox'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import { TASK_BODY_BYTES } from '../tasks/legacy-fields.ts'

@@ -1,7 +1,7 @@
 /** Wire shapes of workflows (task-manager.md section 1). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { recordOf } from '#core/http/index.ts'
+import { recordOf } from '#http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import type { TaskRecord } from '../store/tasks.ts'

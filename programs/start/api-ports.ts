@@ -1,8 +1,8 @@
 /** The ports of the platform. */
 import { SERVICE_PORTS } from '#api/config.ts'
 import type { CoapConfig } from '#api/config.ts'
-import type { HttpConfig } from '#core/http/settings.ts'
-import type { ListenerPort } from '#core/http/index.ts'
+import type { HttpConfig } from '#http/settings.ts'
+import type { ListenerPort } from '#http/index.ts'
 
 type PortsConfig = {
   http: Pick<HttpConfig, 'httpPort' | 'servicePorts'>

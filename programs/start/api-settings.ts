@@ -6,7 +6,7 @@ import {
   MQTT_SETTINGS,
   PROVISIONING_SETTINGS,
 } from '#api/config.ts'
-import { HTTP_SETTINGS } from '#core/http/settings.ts'
+import { HTTP_SETTINGS } from '#http/settings.ts'
 import type { ConfigsOf } from '#core/config/index.ts'
 import { INFRASTRUCTURE_SETTINGS } from '#infrastructure/settings.ts'
 import { MANAGER_SETTINGS } from '#manager/config.ts'

@@ -1,8 +1,8 @@
 /** The routes of the proxy: `/v2/` for callers with a ticket, `/modules` for managers. */
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '#core/errors/index.ts'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { HttpApp, RoutePlugin } from '#http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { registryLoginOf, refuseTransfer } from '#core/transfer/index.ts'
 import type { ModuleSource, PushOrder, Pushes } from '../source/index.ts'

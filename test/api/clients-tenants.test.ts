@@ -1,7 +1,7 @@
 // contract section 4, decisions 31b, 31c and 45: two tenants with the same ids, names, routes and secrets know nothing of each other
 import { describe, expect, test } from 'vitest'
-import { completeDocument } from '#core/http/index.ts'
-import type { Document } from '#core/http/index.ts'
+import { completeDocument } from '#http/index.ts'
+import type { Document } from '#http/index.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { TestResponse } from '../harness/api.ts'

@@ -1,8 +1,8 @@
 // contract 1.2: statuses of a domain, its deletion and restoration; decisions 13, 45, 46
 import { expect, test } from 'vitest'
 import { ACTIONS } from '#api/identity/index.ts'
-import { completeDocument } from '#core/http/index.ts'
-import type { Document } from '#core/http/index.ts'
+import { completeDocument } from '#http/index.ts'
+import type { Document } from '#http/index.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import { startTestApi } from '../harness/api.ts'

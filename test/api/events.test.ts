@@ -1,7 +1,7 @@
 // contract section 10, mechanisms section 2: records of the journal are delivered at least once and in order, to the users who can read them
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { listen } from '#core/http/index.ts'
-import type { Listeners } from '#core/http/index.ts'
+import { listen } from '#http/index.ts'
+import type { Listeners } from '#http/index.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'

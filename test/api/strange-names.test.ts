@@ -3,8 +3,8 @@
  * query and body, and answers what it would answer to any other unknown name. Misspelt ones are named (contract decisions 64 and 71).
  */
 import { describe, expect, it } from 'vitest'
-import { completeDocument } from '#core/http/index.ts'
-import type { Document } from '#core/http/index.ts'
+import { completeDocument } from '#http/index.ts'
+import type { Document } from '#http/index.ts'
 import { taskRoutes } from '../fuzz/world.ts'
 import { startTestApi } from '../harness/api.ts'
 import { useWorld } from '../harness/world.ts'

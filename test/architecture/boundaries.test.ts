@@ -90,7 +90,7 @@ describe('boundaries', () => {
     ['a package that nobody owns', 'manager/planted.ts', `import { z } from 'zod'`],
     ['more than the type of a package', 'manager/writer/planted.ts', `import { Client } from 'pg'`],
     ['SQL in routes', 'api/devices/clients/routes.ts', `import { findClient } from './repository.ts'`],
-    ['the edge in a service', 'api/devices/clients/service.ts', `import { responses } from '#core/http/index.ts'`],
+    ['the edge in a service', 'api/devices/clients/service.ts', `import { responses } from '#http/index.ts'`],
     ['a clock in a pure file', 'manager/model/planted.ts', `export const now = () => Date.now()`],
     [
       'a database in a pure file',

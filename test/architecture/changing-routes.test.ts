@@ -1,7 +1,7 @@
 // contract decisions 84 and 85: calls that change something do not guess what a parameter means
 import type { RouteOptions } from 'fastify'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { isReadingRoute } from '#core/http/index.ts'
+import { isReadingRoute } from '#http/index.ts'
 import { newId } from '#core/ids.ts'
 import { FULL_APP_ADMIN, startFullApp } from '../../tools/generate/full-app.ts'
 import type { FullApp } from '../../tools/generate/full-app.ts'

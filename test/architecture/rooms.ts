@@ -19,7 +19,7 @@ export type Room = {
 }
 
 /** Technology without a domain, which rooms of the product stand on. Core is the lowest. */
-export const TECHNOLOGY: readonly string[] = ['core', 'x509', 'guests', 'postgres', 'infrastructure']
+export const TECHNOLOGY: readonly string[] = ['core', 'x509', 'guests', 'http', 'postgres', 'infrastructure']
 
 const PRODUCT = [
   ...TECHNOLOGY,
@@ -54,7 +54,7 @@ function room(
 
 /** From the bottom up. A file belongs to the last room whose folder contains it. */
 export const ROOMS: readonly Room[] = [
-  room('core', 'core', [], 'core is independent of the product and imports no other room', {
+  room('core', 'core', [], 'core has the mechanisms that all programs share, and imports no other room', {
     face: /^core\/([a-z0-9-]+\.ts|([a-z0-9-]+\/)+index\.ts)$/,
     isOfParts: true,
   }),
@@ -69,6 +69,7 @@ export const ROOMS: readonly Room[] = [
       isOfParts: true,
     },
   ),
+  room('http', 'http', ['core'], 'the HTTP edge serves the routes that it is given, and knows none of them'),
   room('postgres', 'postgres', ['core'], 'the embedded server and backups need the schema and no entity', {
     face: /^postgres\/([a-z0-9-]+\.ts|[a-z0-9-]+\/index\.ts)$/,
     isOfParts: true,
@@ -76,7 +77,7 @@ export const ROOMS: readonly Room[] = [
   room(
     'infrastructure',
     'infrastructure',
-    ['core', 'postgres'],
+    ['core', 'http', 'postgres'],
     'infrastructure starts what every process with a database stands on, and knows nothing of what stands on it',
     { face: /^infrastructure\/(processes\/)?index\.ts$/ },
   ),
@@ -91,6 +92,7 @@ export const ROOMS: readonly Room[] = [
     'api',
     [
       'core',
+      'http',
       'infrastructure',
       'identity',
       'devices',
@@ -105,19 +107,19 @@ export const ROOMS: readonly Room[] = [
     // SenML without the platform, for the trial of a module.
     { face: /^api\/(index|senml)\.ts$/ },
   ),
-  room('identity', 'api/identity', ['core'], 'identity imports only core'),
-  room('devices', 'api/devices', ['core', 'identity'], 'devices imports only core and identity'),
+  room('identity', 'api/identity', ['core', 'http'], 'identity imports no other room of the platform'),
+  room('devices', 'api/devices', ['core', 'http', 'identity'], 'devices imports only identity of the platform'),
   room(
     'messages',
     'api/messages',
-    ['core', 'identity', 'devices'],
-    'messages imports only core, identity and devices',
+    ['core', 'http', 'identity', 'devices'],
+    'messages imports only identity and devices of the platform',
     { face: /^api\/messages\/(index|senml\/index)\.ts$/ },
   ),
   room(
     'provisioning',
     'api/provisioning',
-    ['core', 'x509', 'identity', 'devices', 'messages'],
+    ['core', 'x509', 'http', 'identity', 'devices', 'messages'],
     'provisioning imports identity, devices and messages, and creates their entities in one call',
   ),
   room(
@@ -129,19 +131,19 @@ export const ROOMS: readonly Room[] = [
   room(
     'consumers',
     'api/consumers',
-    ['core', 'infrastructure', 'identity', 'devices', 'messages'],
+    ['core', 'http', 'infrastructure', 'identity', 'devices', 'messages'],
     'consumers hold positions in the messages that the room of messages stores',
   ),
   room(
     'views',
     'api/views',
-    ['core', 'queues', 'identity', 'devices', 'messages', 'consumers', 'provisioning'],
+    ['core', 'http', 'queues', 'identity', 'devices', 'messages', 'consumers', 'provisioning'],
     'views read across identity, devices, messages, tasks and notifications, and decide nothing that another room decides',
   ),
   room(
     'adapters',
     'api/adapters',
-    ['core', 'identity', 'devices', 'messages'],
+    ['core', 'http', 'identity', 'devices', 'messages'],
     'adapters convert a protocol to one call of a service; only the files of api/ import them',
     { face: /^api\/adapters\/[a-z]+\/index\.ts$/ },
   ),
@@ -149,7 +151,7 @@ export const ROOMS: readonly Room[] = [
   room(
     'manager',
     'manager',
-    ['core', 'x509', 'guests', 'infrastructure', 'queues', 'proto', 'identity'],
+    ['core', 'x509', 'guests', 'http', 'infrastructure', 'queues', 'proto', 'identity'],
     'the manager imports technology, queues and proto, and only identity of the platform',
     // What a message passes to a function, without the manager, for the trial of a module.
     { face: /^manager\/(index|trigger-calls)\.ts$/ },
@@ -158,7 +160,7 @@ export const ROOMS: readonly Room[] = [
     // A trial needs no session, so it loads no gRPC.
     face: /^worker\/(index|trial\/index)\.ts$/,
   }),
-  room('proxy', 'proxy', ['core', 'guests', 'proto'], 'the proxy knows the manager by its protocol alone'),
+  room('proxy', 'proxy', ['core', 'guests', 'http', 'proto'], 'the proxy knows the manager by its protocol alone'),
   room('cli', 'cli', ['core', 'x509'], 'the command line uses the HTTP API, and imports only technology', {
     face: /^$/,
   }),
@@ -168,7 +170,7 @@ export const ROOMS: readonly Room[] = [
   room(
     'programs',
     'programs',
-    ['core', 'guests', 'postgres', 'infrastructure', 'proto', 'api', 'manager', 'worker', 'proxy'],
+    ['core', 'guests', 'http', 'postgres', 'infrastructure', 'proto', 'api', 'manager', 'worker', 'proxy'],
     'only programs/ composes rooms that do not import each other; no room imports it',
     { face: /^$/ },
   ),
@@ -205,21 +207,21 @@ const CLUSTER = 'manager/(dispatch|modules)/|worker/session/'
 /** Who may import a third-party package. A package without a row may be imported by no room of the product. */
 /** Where schemas live. */
 const SCHEMA_OWNERS = new RegExp(
-  `^core/http/|^core/page\\.ts$|^api/identity/wire/|^api/adapters/http/|(^|/)schema\\.ts$|^manager/model/task-fields\\.ts$|${ROUTES}`,
+  `^http/|^core/page\\.ts$|^api/identity/wire/|^api/adapters/http/|(^|/)schema\\.ts$|^manager/model/task-fields\\.ts$|${ROUTES}`,
 )
 
 export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: 'fastify',
-    owner: /^core\/http\//,
+    owner: /^http\//,
     types: new RegExp(
       `${ROUTES}|^api/(api|identity/identity|identity/tokens/(bearer|session-cookie))\\.ts$|^api/adapters/http/|^manager/access/`,
     ),
-    rule: 'Fastify belongs to core/http; routes, HTTP adapters and the authenticate hooks name its types',
+    rule: 'Fastify belongs to http/; routes, HTTP adapters and the authenticate hooks name its types',
   },
-  { package: '@fastify/proxy-addr', owner: /^core\/http\//, rule: 'core/http decides which proxies are trusted' },
-  { package: '@fastify/swagger', owner: /^core\/http\//, rule: 'the OpenAPI document is made in core/http' },
-  { package: '@fastify/swagger-ui', owner: /^core\/http\//, rule: 'the page at /docs is served by core/http' },
+  { package: '@fastify/proxy-addr', owner: /^http\//, rule: 'http/ decides which proxies are trusted' },
+  { package: '@fastify/swagger', owner: /^http\//, rule: 'the OpenAPI document is made in http/' },
+  { package: '@fastify/swagger-ui', owner: /^http\//, rule: 'the page at /docs is served by http/' },
   {
     package: 'typebox',
     owner: SCHEMA_OWNERS,
@@ -234,8 +236,8 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   { package: 'pino-pretty', owner: /^core\/logging\//, rule: 'everybody else gets a Logger passed in' },
   {
     package: 'fast-json-stringify',
-    owner: /^core\/http\/(late|serialize)\.ts$/,
-    rule: 'responses leave through core/http',
+    owner: /^http\/(late|serialize)\.ts$/,
+    rule: 'responses leave through http/',
   },
   ...['api', 'exporter-trace-otlp-proto', 'resources', 'sdk-trace'].map((name) => ({
     package: `@opentelemetry/${name}`,
@@ -297,7 +299,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: 'yaml',
-    owner: /^(api\/provisioning\/profiles\/notations|core\/http\/yaml-thread)\.ts$/,
+    owner: /^(api\/provisioning\/profiles\/notations|http\/yaml-thread)\.ts$/,
     rule: 'documents of profiles are YAML, read and written in one place, and the OpenAPI document is written as YAML',
   },
   {
@@ -412,13 +414,13 @@ export const ROLE_RULES: readonly RoleRule[] = [
   },
   {
     files: /\/service\.ts$/,
-    mustNotImport: /\/routes\.ts$|^fastify$|^@fastify\/|^core\/http\/|^pg$/,
+    mustNotImport: /\/routes\.ts$|^fastify$|^@fastify\/|^http\/|^pg$/,
     allowsTypes: false,
     rule: 'a service knows no protocol: an MQTT packet and a test reach the same rule',
   },
   {
     files: /\/repository\.ts$/,
-    mustNotImport: /\/(routes|service)\.ts$|^fastify$|^core\/http\//,
+    mustNotImport: /\/(routes|service)\.ts$|^fastify$|^http\//,
     allowsTypes: false,
     rule: 'a repository holds the SQL of its tables and calls no rule',
   },

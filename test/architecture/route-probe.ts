@@ -3,7 +3,7 @@
  * answer is found by asking, not by reading what it declares.
  */
 import type { LightMyRequestResponse, RouteOptions } from 'fastify'
-import type { HttpApp } from '#core/http/index.ts'
+import type { HttpApp } from '#http/index.ts'
 import { newId } from '#core/ids.ts'
 
 export type Answer = {

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 
 const root = join(import.meta.dirname, '..', '..')
 const document = readFileSync(join(root, 'docs/security.md'), 'utf8')
-const named = [...document.matchAll(/`((?:test|core|x509|guests|postgres|infrastructure|worker)\/[^`\s]+)`/g)].map(
+const named = [...document.matchAll(/`((?:test|core|x509|guests|http|postgres|infrastructure|worker)\/[^`\s]+)`/g)].map(
   ([, path]) => path ?? '',
 )
 

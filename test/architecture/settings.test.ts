@@ -107,7 +107,7 @@ describe('settings', () => {
   })
 
   it('every variable that a document names is a setting', () => {
-    const rooms = '{core,x509,guests,postgres,infrastructure,queues,api,proto,manager,worker,proxy,examples}'
+    const rooms = '{core,x509,guests,http,postgres,infrastructure,queues,api,proto,manager,worker,proxy,examples}'
     const files = globSync(['*.md', 'docs/**/*.md', `${rooms}/**/*.md`], { cwd: ROOT })
     expect(files).toContain('docs/settings.md')
     const unknown = files.flatMap((path) =>

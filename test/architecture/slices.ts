@@ -23,7 +23,6 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     limits: 'rate limits that nodes share',
     changelog: 'rows in the order of their commits: append, follow, tail',
     transfer: 'transfer of files between processes of Skein',
-    http: 'the HTTP server: parsing, validation, responses, errors',
     versions: 'unpacked versions of a program beside each other',
   },
   guests: {

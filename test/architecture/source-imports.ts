@@ -24,7 +24,7 @@ export type Import = {
 }
 
 const FOLDERS =
-  '{core,x509,guests,postgres,infrastructure,queues,api,proto,manager,worker,proxy,cli,programs,console,test,tools,bench}'
+  '{core,x509,guests,http,postgres,infrastructure,queues,api,proto,manager,worker,proxy,cli,programs,console,test,tools,bench}'
 
 /** Every TypeScript file of ours but the generated ones, which import their own packages and each other. */
 export function readSources(): SourceFile[] {

@@ -9,14 +9,14 @@ import type { Replaced } from './words.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
 const PRODUCT =
-  '{api,cli,console,core,guests,infrastructure,manager,postgres,programs,proxy,queues,tools,worker,x509}/**/*.{ts,tsx}'
+  '{api,cli,console,core,guests,http,infrastructure,manager,postgres,programs,proxy,queues,tools,worker,x509}/**/*.{ts,tsx}'
 const CODE =
-  '{api,bench,cli,console,core,examples,guests,infrastructure,manager,postgres,programs,proto,proxy,queues,test,tools,worker,x509}/**/*.{ts,tsx}'
+  '{api,bench,cli,console,core,examples,guests,http,infrastructure,manager,postgres,programs,proto,proxy,queues,test,tools,worker,x509}/**/*.{ts,tsx}'
 /** Only their comments are checked. */
 const TESTS = '{bench,examples,test}/**/*.{ts,tsx}'
 /** Files with tests: in `test/` some share them. */
 const TITLED = [
-  '{api,cli,console,core,guests,infrastructure,manager,postgres,programs,proto,proxy,queues,tools,worker,x509}/**/*.test.{ts,tsx}',
+  '{api,cli,console,core,guests,http,infrastructure,manager,postgres,programs,proto,proxy,queues,tools,worker,x509}/**/*.test.{ts,tsx}',
   'test/**/*.ts',
 ]
 /** Fewer would mean that the titles are not found. */

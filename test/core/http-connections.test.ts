@@ -4,8 +4,8 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ServiceError } from '#core/errors/index.ts'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { HttpApp } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { HttpApp } from '#http/index.ts'
 import { until } from '../harness/until.ts'
 import { openRaw, startEdge } from './edge.ts'
 import type { TestEdge } from './edge.ts'

@@ -3,7 +3,7 @@
  * `repair` puts back what requests took away, so that each operation finds something to work on.
  */
 import type { AddressInfo } from 'node:net'
-import type { RoutePlugin } from '#core/http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import { startTestApi } from '../harness/api.ts'

@@ -1,5 +1,5 @@
 /** What an answer has and what its route declares are the same: else the answer of any test is a failure. */
-import type { HttpApp } from '#core/http/index.ts'
+import type { HttpApp } from '#http/index.ts'
 
 const CREATED = new Set([201, 202])
 

@@ -1,8 +1,8 @@
 /** openapi.json with an operation for each path, and with every part in its place, as tests walk through it. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { completeDocument } from '#core/http/index.ts'
-import type { Document } from '#core/http/index.ts'
+import { completeDocument } from '#http/index.ts'
+import type { Document } from '#http/index.ts'
 
 const FILE = join(import.meta.dirname, '..', '..', 'openapi.json')
 

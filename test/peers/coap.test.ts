@@ -4,8 +4,8 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { COAP_METRICS, CoapServer } from '#api/adapters/coap/index.ts'
-import { createMetrics, listen } from '#core/http/index.ts'
-import type { Listeners } from '#core/http/index.ts'
+import { createMetrics, listen } from '#http/index.ts'
+import type { Listeners } from '#http/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'

@@ -1,8 +1,8 @@
 /** Sockets whose callers do not tell who they are close nothing for others, also behind a reverse proxy of SKEIN_TRUST_PROXY. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { WebSocket } from 'ws'
-import { listen } from '#core/http/index.ts'
-import type { Listeners } from '#core/http/index.ts'
+import { listen } from '#http/index.ts'
+import type { Listeners } from '#http/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'

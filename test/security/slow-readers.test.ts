@@ -1,7 +1,7 @@
 // principles 6 and 7, contract sections 7.2, 7.3, 7.6 and 10: readers of every kind that take nothing are disconnected, never the process
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createHttpApp, createMetrics, listen } from '#core/http/index.ts'
+import { createHttpApp, createMetrics, listen } from '#http/index.ts'
 import { sql } from '#core/sql.ts'
 import { Readiness } from '#core/readiness/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'

@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import type { Socket } from 'node:net'
-import { listen } from '#core/http/index.ts'
+import { listen } from '#http/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { startTaskManager } from '../harness/task-manager.ts'
 import { startPlant } from '../messages/support.ts'

@@ -1,7 +1,7 @@
 /** All generated files under version control: path below the root -> expected text. */
 import { renderManPage } from '#cli/man-page.ts'
-import { completeDocument } from '#core/http/index.ts'
-import type { Document } from '#core/http/index.ts'
+import { completeDocument } from '#http/index.ts'
+import type { Document } from '#http/index.ts'
 import { ARCHITECTURE, renderArchitecture } from './architecture.ts'
 import { CONSOLE_OPERATIONS, renderConsoleOperations } from './console-operations.ts'
 import { DECISIONS, renderDecisions } from './decisions.ts'

@@ -1,7 +1,7 @@
 /** The table of every metric, for people: docs/metrics.md. */
 import { API_METRICS } from '#api/index.ts'
 import { INFRASTRUCTURE_METRICS } from '#infrastructure/index.ts'
-import { REQUEST_METRICS } from '#core/http/index.ts'
+import { REQUEST_METRICS } from '#http/index.ts'
 import { PROCESS_SET } from '#core/metrics/index.ts'
 import type { MetricDeclaration, MetricSet } from '#core/metrics/index.ts'
 import { PROCESS_METRICS } from '#infrastructure/processes/index.ts'

@@ -11,7 +11,7 @@ import {
 import { BACKUP_SETTINGS } from '#postgres/backup/index.ts'
 import type { Setting, Settings } from '#core/config/index.ts'
 import { INFRASTRUCTURE_SETTINGS } from '#infrastructure/index.ts'
-import { HTTP_SETTINGS } from '#core/http/index.ts'
+import { HTTP_SETTINGS } from '#http/index.ts'
 import { LOG_LEVEL_SETTING } from '#core/logging/index.ts'
 import { TRACING_SETTINGS } from '#core/tracing/index.ts'
 import { MANAGER_SETTINGS } from '#manager/index.ts'

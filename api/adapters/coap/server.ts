@@ -1,7 +1,7 @@
 /** The CoAP server: its socket, and the timer of all its parts. DTLS is not supported (contract section 7.4). */
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Messages } from '#api/messages/index.ts'
-import type { Metrics } from '#core/http/index.ts'
+import type { Metrics } from '#http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { removeSources } from '#core/metrics/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'

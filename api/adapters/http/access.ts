@@ -8,7 +8,7 @@ import type { ChannelPath, ChannelAccess, MessageCredentials, MessageGate } from
 import { originOf } from '#api/identity/index.ts'
 import type { ConnectionType } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import type { Credential, HttpApp } from '#core/http/index.ts'
+import type { Credential, HttpApp } from '#http/index.ts'
 import type { StreamOwner } from '#core/streams/index.ts'
 import { peerCertificateOf, readCredentials } from '../credentials/credentials.ts'
 import type { Authenticators, CredentialTexts } from '../credentials/credentials.ts'

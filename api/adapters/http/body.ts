@@ -4,8 +4,8 @@ import { gunzip } from 'node:zlib'
 import type { FastifyRequest } from 'fastify'
 import { JSON_TYPE, OCTET_STREAM, SENML_CBOR, SENML_JSON, TEXT_PLAIN } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { readWholeBody } from '#core/http/index.ts'
-import type { HttpApp } from '#core/http/index.ts'
+import { readWholeBody } from '#http/index.ts'
+import type { HttpApp } from '#http/index.ts'
 
 export const MESSAGE_TYPES = [SENML_JSON, SENML_CBOR, JSON_TYPE, OCTET_STREAM, TEXT_PLAIN] as const
 

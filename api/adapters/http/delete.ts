@@ -3,8 +3,8 @@ import { Type } from 'typebox'
 import type { MessageGate } from '#api/devices/index.ts'
 import { DeletionQuery } from '#api/messages/index.ts'
 import type { MessageDeletion } from '#api/messages/index.ts'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 
 export function deletionRoutes(deletion: MessageDeletion, gate: MessageGate): RoutePlugin {
   return (app) => {

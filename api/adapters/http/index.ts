@@ -1,6 +1,6 @@
 /** The HTTP adapter: publishing, reading and following of messages. It has no rules of its own. */
 import type { Messages } from '#api/messages/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { liveRoutes } from './live.ts'
 import type { LiveDeps } from './live.ts'
 import { publishRoutes } from './publish.ts'

@@ -3,8 +3,8 @@ import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { ClientTelemetry, DomainUsage } from '#api/messages/index.ts'
 import type { UsageService } from '#api/messages/index.ts'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 
 export function usageRoutes(usage: UsageService): RoutePlugin {
   return (app) => {

@@ -1,5 +1,5 @@
 /** Counts what MQTT clients send and what they are refused (contract section 11). */
-import type { Metrics } from '#core/http/index.ts'
+import type { Metrics } from '#http/index.ts'
 import { MQTT_METRICS } from './metrics.ts'
 import { reasonName } from './packets/reason-codes.ts'
 

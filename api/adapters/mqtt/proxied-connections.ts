@@ -3,7 +3,7 @@
  * connection. From other addresses, and without a header, a connection is used as it is.
  */
 import type { Socket } from 'node:net'
-import { peerAddressOf, trustedProxies } from '#core/http/index.ts'
+import { peerAddressOf, trustedProxies } from '#http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { parseProxyHeader } from './proxy-header.ts'
 

@@ -2,8 +2,8 @@
 import { Type } from 'typebox'
 import { MqttSessionQuery, MqttSessions, RetainedPage } from '#api/messages/index.ts'
 import type { SessionsService } from '#api/messages/index.ts'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { pageQuery } from '#core/page.ts'
 
 const Channel = Type.Object({ domain_id: Type.String(), channel_id: Type.String() })

@@ -1,6 +1,6 @@
 /** The MQTT server: a backend, its connections and listeners. */
 import type { Duplex } from 'node:stream'
-import type { Metrics } from '#core/http/index.ts'
+import type { Metrics } from '#http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { StreamBudget } from '#core/streams/index.ts'
 import type { Connection } from './connection.ts'

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, createWebSocketStream } from 'ws'
-import type { CallerAddress } from '#core/http/index.ts'
+import type { CallerAddress } from '#http/index.ts'
 import { PING_MS, pingPeriodically } from '#core/streams/index.ts'
 
 /** The paths of newer and older clients, and of reverse proxies. */

@@ -1,7 +1,7 @@
 /** The WebSocket adapter: publishes received frames and delivers messages of the channel (contract section 7.2). */
 import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { RoutePlugin } from '#core/http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { Upgrades } from './upgrade.ts'
 import type { UpgradesDeps } from './upgrade.ts'
 

@@ -5,7 +5,7 @@ import type { ChannelPath, ChannelAccess, MessageCredentials } from '#api/device
 import { liveFilter, parseMessagePath } from '#api/messages/index.ts'
 import { parseAuthorization } from '#core/authorization.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
-import type { CallerAddress } from '#core/http/index.ts'
+import type { CallerAddress } from '#http/index.ts'
 import type { StreamOwner } from '#core/streams/index.ts'
 import { peerCertificateOf, readCredentials } from '../credentials/credentials.ts'
 import type { ChannelAccessDeps } from '../http/access.ts'

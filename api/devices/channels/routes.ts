@@ -1,6 +1,6 @@
 /** Channel routes, with the domain in the path and without it (decisions 31 and 31b). */
-import { NoBody, responses } from '#core/http/index.ts'
-import type { BulkTurns, RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { BulkTurns, RoutePlugin } from '#http/index.ts'
 import type { Page } from '#core/page.ts'
 import { MAX_BULK_BODY_BYTES, inList, itemsOf } from '../connectable/bulk.ts'
 import { addressOf, connectableRoutes, domainOf, entitySchema } from '../connectable/index.ts'

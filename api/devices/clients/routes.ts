@@ -1,8 +1,8 @@
 /** Client routes, with the domain in the path and without it (decisions 31 and 31b). */
 import { MessageBody } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { responses } from '#core/http/index.ts'
-import type { BulkTurns, HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { BulkTurns, HttpApp, RoutePlugin } from '#http/index.ts'
 import type { Page } from '#core/page.ts'
 import { MAX_BULK_BODY_BYTES, inList, itemsOf } from '../connectable/bulk.ts'
 import { addressOf, connectableRoutes, domainOf, entitySchema } from '../connectable/index.ts'

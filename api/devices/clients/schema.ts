@@ -2,7 +2,7 @@
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { EffectiveAccessFields, Id, PrivateMetadata, ShownRolesFields, Timestamp } from '#api/identity/index.ts'
-import { SECRET, documented } from '#core/http/index.ts'
+import { SECRET, documented } from '#http/index.ts'
 import { pageFields } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { MAX_BULK_ITEMS } from '../connectable/bulk.ts'

@@ -2,7 +2,7 @@
 import { enterForCreation } from '#api/identity/index.ts'
 import type { AccessPolicy } from '#api/identity/index.ts'
 import { ServiceError, fieldName, kindOf } from '#core/errors/index.ts'
-import type { BulkTurns } from '#core/http/index.ts'
+import type { BulkTurns } from '#http/index.ts'
 import { Slots } from '#core/slots.ts'
 
 /** Maximum number of items in a bulk creation and of ids in one list of a connection. */

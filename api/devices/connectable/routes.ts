@@ -3,8 +3,8 @@
  * without.
  */
 import type { TSchema } from 'typebox'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { HttpApp, RouteRefusal } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { HttpApp, RouteRefusal } from '#http/index.ts'
 import type { UserPrincipal } from '#api/identity/index.ts'
 import type { ConnectableType, EnabledStatus } from './record.ts'
 import { ParentUpdate, TagsUpdate, ViewQuery, entityPaths } from './schema.ts'

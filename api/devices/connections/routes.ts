@@ -4,8 +4,8 @@
  */
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { BulkTurns, RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { BulkTurns, RoutePlugin } from '#http/index.ts'
 import { MAX_BULK_BODY_BYTES } from '../connectable/bulk.ts'
 import { pairsOf } from './connection-request.ts'
 import { ChannelConnecting, Connection, Connectings, presentConnection } from './schema.ts'

@@ -4,7 +4,7 @@
  */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { documented } from '#core/http/index.ts'
+import { documented } from '#http/index.ts'
 import { CONNECTION_TYPES, Id, Timestamp, presentConnectionActions } from '#api/identity/index.ts'
 import { formatTime } from '#core/time.ts'
 import { MAX_BULK_ITEMS } from '../connectable/bulk.ts'

@@ -4,8 +4,8 @@ import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { deviceKeyOf } from '#core/authorization.ts'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import type { MessageGate } from './gate.ts'
 
 const Identified = Type.Object({ id: Id, domain_id: Id }, { $id: 'Identified', description: 'Client of the secret' })

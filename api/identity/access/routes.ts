@@ -1,7 +1,7 @@
 /** The route that explains a decision. */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { Id } from '../wire/index.ts'
 import type { Explainer } from './explain.ts'
 import { AccessAnswer, AccessDecisions, AccessQuestion, AccessQuestions } from './schema.ts'

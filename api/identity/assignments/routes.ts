@@ -1,7 +1,7 @@
 /** Users of domains, groups, channels and clients in the request format of Mainflux and SuperMQ (contract 4.3). */
 import { Type } from 'typebox'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { Id } from '../wire/index.ts'
 import { ASSIGNABLE_DOMAIN, ASSIGNABLE_ENTITIES, targetOf } from './assignable.ts'
 import {

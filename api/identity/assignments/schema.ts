@@ -1,7 +1,7 @@
 /** Wire shapes of assignments (contract 4.3). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { documented } from '#core/http/index.ts'
+import { documented } from '#http/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import type { Page } from '#core/page.ts'
 import type { UserPrincipal } from '../access/index.ts'

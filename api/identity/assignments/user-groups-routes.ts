@@ -1,7 +1,7 @@
 /** The groups that a user may read: the listing of groups under the path of a user (contract 4.3). */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { GroupPage, GroupQuery, presentPage } from '../groups/index.ts'
 import type { GroupsService } from '../groups/index.ts'
 import { Id } from '../wire/index.ts'

@@ -1,7 +1,7 @@
 /** Domain routes (contract section 1.2). */
 import { Type } from 'typebox'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import type { Page } from '#core/page.ts'
 import { Id } from '../wire/index.ts'
 import {

@@ -1,6 +1,6 @@
 /** Composition of the slice: the shared reader, the streams over HTTP, the publisher for Redis. */
 import type { Database } from '#core/database/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { Streams } from '#core/streams/index.ts'
 import type { AccessPolicy, Origin, UserPrincipal } from '../access/index.ts'

@@ -1,7 +1,7 @@
 /** The event stream of a domain (contract section 10). */
 import { Type } from 'typebox'
-import { EVENT_STREAM, responses, sendEventStream } from '#core/http/index.ts'
-import type { EventStream, RoutePlugin } from '#core/http/index.ts'
+import { EVENT_STREAM, responses, sendEventStream } from '#http/index.ts'
+import type { EventStream, RoutePlugin } from '#http/index.ts'
 import type { Streams } from '#core/streams/index.ts'
 import type { Origin, UserPrincipal } from '../access/index.ts'
 import { bearerOf, originOf } from '../tokens/index.ts'

@@ -1,5 +1,5 @@
 /** One open event stream: the bounded buffer of records to write, and the reason of its end. */
-import type { EndReason } from '#core/http/index.ts'
+import type { EndReason } from '#http/index.ts'
 import { LOG_START, comparePositions } from '#core/changelog/index.ts'
 import type { Position } from '#core/changelog/index.ts'
 import type { EventRecord } from './event.ts'

@@ -1,6 +1,6 @@
 /** Routes of the hierarchy of groups (contract section 3, decision 26), with a domain in the path and without. */
-import { NoBody, responses } from '#core/http/index.ts'
-import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { HttpApp, RoutePlugin } from '#http/index.ts'
 import type { GroupHierarchyService } from './hierarchy.ts'
 import type { MovesService } from './moves.ts'
 import { GROUP_PATHS, addressOf, presentPage } from './routes.ts'

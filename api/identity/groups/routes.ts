@@ -3,8 +3,8 @@
  * 31b).
  */
 import { Type } from 'typebox'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { HttpApp, RoutePlugin } from '#http/index.ts'
 import type { Page } from '#core/page.ts'
 import { Id } from '../wire/index.ts'
 import {

@@ -3,8 +3,8 @@
  * (contract 1.3).
  */
 import { Type } from 'typebox'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { Id } from '../wire/index.ts'
 import { Invitation, NewRelationInvitation, presentInvitation } from './schema.ts'
 import type { InvitationsService } from './service.ts'

@@ -1,8 +1,8 @@
 /** Routes of invitations to a role of a domain, and of the answers (contract 1.3). */
 import { Type } from 'typebox'
 import { refusedField } from '#core/errors/index.ts'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { Id } from '../wire/index.ts'
 import {
   DomainInvitationPage,

@@ -1,7 +1,7 @@
 /** Wire shapes of invitations: one record with the current and the legacy fields (contract 1.3). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { documented } from '#core/http/index.ts'
+import { documented } from '#http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import type { Page } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'

@@ -1,7 +1,7 @@
 /** Journal routes (contract section 10). */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { Id } from '../wire/index.ts'
 import { JournalPage, JournalQuery, presentRecord } from './schema.ts'
 import type { JournalPage as Page, JournalService } from './service.ts'

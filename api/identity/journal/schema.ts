@@ -1,7 +1,7 @@
 /** Wire shapes of the journal (contract section 10). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { recordOf } from '#core/http/index.ts'
+import { recordOf } from '#http/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { Timestamp } from '../wire/index.ts'

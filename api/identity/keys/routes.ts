@@ -1,7 +1,7 @@
 /** Routes of API keys (contract section 6). */
 import { Type } from 'typebox'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { Id } from '../wire/index.ts'
 import {
   ApiKey,

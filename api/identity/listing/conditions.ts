@@ -2,7 +2,7 @@
 import { Keyset } from '#core/database/index.ts'
 import type { SortColumn } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
-import { requireStorable } from '#core/http/index.ts'
+import { requireStorable } from '#http/index.ts'
 import { isId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'

@@ -1,7 +1,7 @@
 /** Routes of personal access tokens (contract section 6). All of them require a login: see `access/route-rules.ts`. */
 import { Type } from 'typebox'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { HttpApp, RoutePlugin } from '#http/index.ts'
 import { Id } from '../wire/index.ts'
 import {
   NewPat,

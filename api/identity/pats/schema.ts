@@ -1,7 +1,7 @@
 /** Wire shapes of personal access tokens and their scopes (contract section 6). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { SECRET, documented } from '#core/http/index.ts'
+import { SECRET, documented } from '#http/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { DURATION_PATTERN, formatTime } from '#core/time.ts'
 import { SCOPE_ENTITY_TYPES, SCOPE_OPERATIONS } from '../access/index.ts'

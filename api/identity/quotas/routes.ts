@@ -1,7 +1,7 @@
 /** Routes of quotas (contract decision 76), for platform administrators. */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { Id } from '../wire/index.ts'
 import { DomainQuotas, NewDomainQuotas, NewUserQuotas, UserQuotas, UserUsage } from './schema.ts'
 import type { QuotasService } from './service.ts'

@@ -1,7 +1,7 @@
 /** Wire shapes of quotas (contract decision 76). */
 import { Type } from 'typebox'
 import type { Static, TInteger, TOptional, TUnion, TNull } from 'typebox'
-import { documented } from '#core/http/index.ts'
+import { documented } from '#http/index.ts'
 import { Id } from '../wire/index.ts'
 import { DOMAIN_QUOTAS, USER_QUOTAS } from './names.ts'
 import type { DomainQuota, QuotaRule, QuotaValues, UserQuota } from './names.ts'

@@ -1,7 +1,7 @@
 /** Routes of the members of one role and of all roles of an entity. */
 import { Type } from 'typebox'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { HttpApp } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { HttpApp } from '#http/index.ts'
 import { MessageBody } from '../wire/index.ts'
 import type { MembershipsService } from './memberships.ts'
 import { ROLE_ERRORS, ROLE_WRITE_ERRORS, pagingOf, paramsIn, roleIdIn, roleTargetOf } from './paths.ts'

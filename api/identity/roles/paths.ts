@@ -2,7 +2,7 @@
  * The paths of roles: for each entity type with the domain in the path and without, in both spellings (contract 2.1,
  * decision 4).
  */
-import type { RouteRefusal } from '#core/http/index.ts'
+import type { RouteRefusal } from '#http/index.ts'
 import { DEFAULT_LIMIT } from '#core/page.ts'
 import type { Place } from '#core/cursor.ts'
 import type { EntityType } from '../access/index.ts'

@@ -1,7 +1,7 @@
 /** Role routes: every endpoint of contract 2.2 below every path of `paths.ts`. */
 import { Type } from 'typebox'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { HttpApp, RoutePlugin } from '#http/index.ts'
 import { addEntityMemberRoutes, addMemberRoutes } from './member-routes.ts'
 import {
   AVAILABLE_ACTIONS_PATHS,

@@ -2,7 +2,7 @@
 import { Type } from 'typebox'
 import type { Static, TObject, TSchema } from 'typebox'
 import { refusedField } from '#core/errors/index.ts'
-import { documented } from '#core/http/index.ts'
+import { documented } from '#http/index.ts'
 import { Cursor, MAX_LIMIT, MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
 import { ACTIONS } from '../access/index.ts'

@@ -2,7 +2,7 @@
 import type { FastifyRequest } from 'fastify'
 import { bearerTokenOf } from '#core/authorization.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { EVENT_STREAM, isReadingRoute } from '#core/http/index.ts'
+import { EVENT_STREAM, isReadingRoute } from '#http/index.ts'
 import type { Origin } from '../access/index.ts'
 import { isTokenLike } from './jwt.ts'
 

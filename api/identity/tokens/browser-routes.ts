@@ -1,6 +1,6 @@
 /** Routes of browser sessions. They read the cookie, which no other route accepts. */
-import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { originOf } from './bearer.ts'
 import type { BrowserSessions, PageToken as IssuedToken } from './browser-sessions.ts'
 import { BrowserLogin, BrowserSession, PageToken, presentBrowserSession } from './schema.ts'

@@ -1,8 +1,8 @@
 /** Token routes. Issuing and refreshing read their own credentials: a password, or a refresh token as bearer token. */
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { bearerOf, originOf } from './bearer.ts'
 import { requireRouteAllowed } from '../access/index.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'

@@ -1,7 +1,7 @@
 /** Wire shapes of tokens (specification sections 2 and 4, contract decisions 1, 35, 40). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { SECRET } from '#core/http/index.ts'
+import { SECRET } from '#http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { Timestamp } from '../wire/index.ts'

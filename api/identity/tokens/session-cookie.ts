@@ -2,7 +2,7 @@
 import { parseCookie, stringifySetCookie } from 'cookie'
 import type { FastifyRequest } from 'fastify'
 import { ServiceError } from '#core/errors/index.ts'
-import { isForeignOrigin } from '#core/http/index.ts'
+import { isForeignOrigin } from '#http/index.ts'
 import { BROWSER_MAX_SECONDS } from './browser-sessions.ts'
 
 /** A page of another site cannot set this header, because its preflight is refused. */

@@ -3,8 +3,8 @@
  * also accept the owner (decision 51).
  */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
-import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { HttpApp, RoutePlugin } from '#http/index.ts'
 import { Id, MessageBody } from '../wire/index.ts'
 import {
   EmailUpdate,

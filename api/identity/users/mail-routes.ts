@@ -1,7 +1,7 @@
 /** Routes with mailed links: password reset and verification of email addresses. */
 import type { FastifyRequest } from 'fastify'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { bearerOf, originOf } from '../tokens/index.ts'
 import { MessageBody } from '../wire/index.ts'
 import { requireEmail } from './identity.ts'

@@ -1,8 +1,8 @@
 /** Routes that register, list, search and view users. */
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { GroupQuery, nest, presentGroup, presentTree } from '../groups/index.ts'
 import type { Logins } from '../tokens/index.ts'
 import { optionalBearerOf, originOf } from '../tokens/index.ts'

@@ -1,6 +1,6 @@
 /** Field schemas that the records of all resources share (contract section 0). */
 import { Type } from 'typebox'
-import { recordOf, documented } from '#core/http/index.ts'
+import { recordOf, documented } from '#http/index.ts'
 
 /** Maximum length of a name, in characters. */
 export const MAX_NAME_CHARS = 1024

@@ -1,6 +1,6 @@
 /** The caller's roles on a record, in a view with `?roles=true`. `rolesShownTo` returns the values. */
 import { Type } from 'typebox'
-import { documented } from '#core/http/index.ts'
+import { documented } from '#http/index.ts'
 
 /** A role that grants something on an entity, with its place if it is inherited (contract 1.2). */
 export const PlacedRole = Type.Object(

@@ -3,7 +3,7 @@
  * PostgreSQL would reject or change is rejected.
  */
 import { ServiceError, kindOf } from '#core/errors/index.ts'
-import { parseJsonBody } from '#core/http/index.ts'
+import { parseJsonBody } from '#http/index.ts'
 import { requireBoundedJson } from '#core/json-text.ts'
 import { parseExactJson } from '../model/exact-json.ts'
 import type { MessageContent } from '../model/message.ts'

@@ -1,7 +1,7 @@
 /** Requests and responses of reads (contract section 8). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { documented } from '#core/http/index.ts'
+import { documented } from '#http/index.ts'
 import { Cursor, Next, cursorOf, pageQuery } from '#core/page.ts'
 
 export const MAX_READ_LIMIT = 1000

@@ -1,8 +1,8 @@
 /** Routes that manage enrolments (contract 9.1): configurations from profiles, and the bindings of their slots. */
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { formatTime } from '#core/time.ts'
 import { BindingView, RenderedView, SlotName } from '../profiles/index.ts'
 import type { Binding } from '../profiles/index.ts'

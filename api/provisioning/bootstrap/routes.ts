@@ -1,8 +1,8 @@
 /** Routes that manage bootstrap configurations (contract 9.1). */
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { HttpApp, RoutePlugin } from '#http/index.ts'
 import {
   BootstrapPage,
   BootstrapPatch,

@@ -1,7 +1,7 @@
 /** Wire shapes of bootstrap configurations, with current and legacy field names (contract 9.1). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { SECRET, recordOf } from '#core/http/index.ts'
+import { SECRET, recordOf } from '#http/index.ts'
 import { Id, Metadata, Name } from '#api/identity/index.ts'
 import { Cursor, MAX_OFFSET, MAX_LIMIT, pageFields } from '#core/page.ts'
 import { BINDING_TYPES, SlotName } from '../profiles/index.ts'

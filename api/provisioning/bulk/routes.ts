@@ -2,8 +2,8 @@
 import { Type } from 'typebox'
 import { MAX_BULK_BODY_BYTES, MAX_BULK_ITEMS, MAX_PAIRS, itemsOf, pairsOf } from '#api/devices/index.ts'
 import { Id } from '#api/identity/index.ts'
-import { responses } from '#core/http/index.ts'
-import type { BulkTurns, HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { BulkTurns, HttpApp, RoutePlugin } from '#http/index.ts'
 import { ImportedChannels, ImportedClients, ImportedConnections } from './schema.ts'
 import type { BulkService, FileBody } from './service.ts'
 

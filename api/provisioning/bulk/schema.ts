@@ -5,7 +5,7 @@ import { NewChannel, NewClient } from '#api/devices/index.ts'
 import { Id } from '#api/identity/index.ts'
 import { fieldName } from '#core/errors/index.ts'
 import type { ErrorDetail, ServiceError } from '#core/errors/index.ts'
-import { SECRET, checkOf, detailsOf, requireStorable, roundedInteger } from '#core/http/index.ts'
+import { SECRET, checkOf, detailsOf, requireStorable, roundedInteger } from '#http/index.ts'
 
 export const ImportedItem = Type.Object({ id: Id, name: Type.String() })
 export const ImportedClients = Type.Object({

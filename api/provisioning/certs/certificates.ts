@@ -1,7 +1,7 @@
 /** Composition of the slice: the authority, its certificates, their clients, and TLS of the platform's listeners. */
 import type { AccessPolicy, Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
-import type { RoutePlugin, TlsFiles } from '#core/http/index.ts'
+import type { RoutePlugin, TlsFiles } from '#http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { startRounds } from '#core/rounds.ts'

@@ -1,8 +1,8 @@
 /** Public routes of certificates: the authority, the revocation list and OCSP (contract 9.3). */
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import { BINARY, responses } from '#core/http/index.ts'
-import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { BINARY, responses } from '#http/index.ts'
+import type { HttpApp, RoutePlugin } from '#http/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { formatTime } from '#core/time.ts'
 import type { Authority } from './authority.ts'

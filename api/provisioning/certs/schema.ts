@@ -2,7 +2,7 @@
 import { isIP } from 'node:net'
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { SECRET, documented } from '#core/http/index.ts'
+import { SECRET, documented } from '#http/index.ts'
 import { Id, Timestamp } from '#api/identity/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { DURATION_PATTERN, formatTime } from '#core/time.ts'

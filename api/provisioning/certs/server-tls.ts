@@ -5,7 +5,7 @@
  */
 import { isIP } from 'node:net'
 import { hostname } from 'node:os'
-import type { TlsFiles } from '#core/http/index.ts'
+import type { TlsFiles } from '#http/index.ts'
 import { SigningKey, createCertificate, newSerial, pem } from '#x509/index.ts'
 import { CLOCK_SKEW_MS } from './authority.ts'
 import type { Authority } from './authority.ts'

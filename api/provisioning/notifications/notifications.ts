@@ -2,7 +2,7 @@
 import type { MessageGate } from '#api/devices/index.ts'
 import type { FullDomains, Identity } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'

@@ -1,8 +1,8 @@
 /** Routes of subscriptions to notifications (contract section 13). */
 import { Type } from 'typebox'
 import { Id, MessageBody, originOf } from '#api/identity/index.ts'
-import { DeadLetterSelection, DeadLettersChanged, NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { DeadLetterSelection, DeadLettersChanged, NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import {
   ConfirmQuery,
   DeadLetterPage,

@@ -1,7 +1,7 @@
 /** Wire shapes of subscriptions to notifications (contract section 13, decision 57). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { SECRET, recordOf } from '#core/http/index.ts'
+import { SECRET, recordOf } from '#http/index.ts'
 import { Id, Timestamp } from '#api/identity/index.ts'
 import { Cursor, MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'

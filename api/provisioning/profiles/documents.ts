@@ -4,7 +4,7 @@
  * exchanged, because copying a value costs as much as parsing it.
  */
 import { ServiceError } from '#core/errors/index.ts'
-import { parseExactBody } from '#core/http/index.ts'
+import { parseExactBody } from '#http/index.ts'
 import { entryPoint } from '#core/installation.ts'
 import { createJobQueue, jobProcess } from '#core/jobs/index.ts'
 import type { DocumentJob } from './document-process.ts'

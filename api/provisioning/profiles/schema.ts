@@ -1,7 +1,7 @@
 /** Wire shapes of profiles: templates of device configurations (contract 9.1, decision 0037). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { SECRET, documented, recordOf } from '#core/http/index.ts'
+import { SECRET, documented, recordOf } from '#http/index.ts'
 import { Id, Metadata, Name, RequiredName, Timestamp } from '#api/identity/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { MAX_OUTPUT_CHARS } from './template/index.ts'

@@ -1,7 +1,7 @@
 /** Wire shapes of provisioning (specification section 4 Provision service, contract 9.2). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { SECRET, recordOf } from '#core/http/index.ts'
+import { SECRET, recordOf } from '#http/index.ts'
 import { Id, Metadata, Name } from '#api/identity/index.ts'
 
 const ExternalText = Type.String({ minLength: 1, maxLength: 1024 })

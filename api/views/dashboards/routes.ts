@@ -2,8 +2,8 @@
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import type { ScopeOperation } from '#api/identity/index.ts'
-import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import {
   Dashboard,
   DashboardPage,

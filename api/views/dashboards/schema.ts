@@ -2,7 +2,7 @@
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Id, Timestamp } from '#api/identity/index.ts'
-import { recordOf } from '#core/http/index.ts'
+import { recordOf } from '#http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import type { DashboardRecord, PreferencesRecord } from './repository.ts'

@@ -1,7 +1,7 @@
 /** The route of the newest values of clients. */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { NewestQuery, NewestValues } from './schema.ts'
 import type { NewestService } from './service.ts'
 

@@ -1,7 +1,7 @@
 /** The overviews of a domain and of the platform. */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { DomainOverview, OverviewQuery, PlatformOverview } from './schema.ts'
 import type { OverviewService } from './service.ts'
 

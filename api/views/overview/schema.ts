@@ -1,7 +1,7 @@
 /** API schemas of the overviews of a domain and of the platform. */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { documented } from '#core/http/index.ts'
+import { documented } from '#http/index.ts'
 import { Id, JournalItem, Timestamp } from '#api/identity/index.ts'
 
 const Window = Type.Enum(['1h', '6h', '24h'])

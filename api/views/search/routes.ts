@@ -1,7 +1,7 @@
 /** The search route. */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 import { SearchQuery, SearchResults } from './schema.ts'
 import type { SearchService } from './service.ts'
 

@@ -1,5 +1,5 @@
 /** Frames of a domain's stream: JSON texts with a `type`. */
-import { compileValidator } from '#core/http/index.ts'
+import { compileValidator } from '#http/index.ts'
 import { ServiceError, presentError } from '#core/errors/index.ts'
 import { Ack, Authenticate, MAX_ID_CHARS, Nack, Subscribe, Unsubscribe } from './schema.ts'
 

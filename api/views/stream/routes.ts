@@ -2,8 +2,8 @@
 import { Type } from 'typebox'
 import type { AccessPolicy } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import { responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
 
 const DESCRIPTION = `A WebSocket of JSON frames. The first frame is \`{"type":"authenticate","token":"…"}\`; a page of this server with a browser session needs none. \
 \`{"type":"subscribe","id":"…","source":"events"}\` subscribes to the events of the domain, \`"source":"tasks"\` to the states of its tasks, runs and workers, \
