@@ -63,6 +63,17 @@ describe('boundaries', () => {
   // Each planted edge is one way of breaking the rule; a checker that misses one is not believed about the tree.
   it.each([
     ['a higher room', 'core/planted.ts', `import { startApi } from '#api/index.ts'`],
+    ['technology above core', 'core/planted.ts', `import { createHttpApp } from '#http/index.ts'`],
+    [
+      'what starts the edge in it',
+      'http/planted.ts',
+      `import { Supervisor } from '#infrastructure/processes/index.ts'`,
+    ],
+    [
+      'the inside of a part of guests',
+      'worker/planted.ts',
+      `import { readModule } from '#guests/wasm/module-reader.ts'`,
+    ],
     ['a type of a higher room', 'api/identity/planted.ts', `import type { Devices } from '#api/devices/index.ts'`],
     ['a re-export', 'worker/planted.ts', `export { startManager } from '#manager/index.ts'`],
     ['a re-export of everything', 'worker/planted.ts', `export * from '#manager/index.ts'`],

@@ -189,6 +189,9 @@ export const ROOMS: readonly Room[] = [
   room('bench', 'bench', PRODUCT, 'no room imports a bench', { face: /^$/, isDrawn: false }),
 ]
 
+/** The folders of the root that contain rooms. */
+export const FOLDERS: readonly string[] = [...new Set(ROOMS.map(({ folder }) => folder.split('/')[0] ?? ''))]
+
 /** Rooms that may open any file of what they may import: they start, measure and take apart what they examine. */
 export const EXAMINERS: ReadonlySet<string> = new Set(['test', 'architecture', 'tools', 'bench'])
 
@@ -288,9 +291,9 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   ].map((name) => ({
     package: name,
     owner: /^x509\//,
-    rule: 'certificates, requests, lists and OCSP are made in x509',
+    rule: 'certificates, requests, lists and OCSP are made in x509/',
   })),
-  { package: 'asn1js', owner: /^x509\//, rule: 'DER is read and written in x509' },
+  { package: 'asn1js', owner: /^x509\//, rule: 'DER is read and written in x509/' },
   {
     package: 'smol-toml',
     owner:
@@ -311,7 +314,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: '@bjorn3/browser_wasi_shim',
     owner: /^guests\/calls\/wasi-preview1\.ts$/,
-    rule: 'what a guest can import is in guests/calls',
+    rule: 'what a guest can import is in guests/calls/',
   },
   {
     package: '@bytecodealliance/jco-transpile',

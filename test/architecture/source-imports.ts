@@ -3,6 +3,7 @@ import { Visitor, parseSync } from 'oxc-parser'
 import type { CallExpression, Program } from 'oxc-parser'
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, posix } from 'node:path'
+import { FOLDERS } from './rooms.ts'
 
 export const ROOT = join(import.meta.dirname, '..', '..')
 
@@ -23,12 +24,9 @@ export type Import = {
   specifier: string
 }
 
-const FOLDERS =
-  '{core,x509,guests,http,postgres,infrastructure,queues,api,proto,manager,worker,proxy,cli,programs,console,test,tools,bench}'
-
 /** Every TypeScript file of ours but the generated ones, which import their own packages and each other. */
 export function readSources(): SourceFile[] {
-  return globSync(`${FOLDERS}/**/*.{ts,tsx}`, { cwd: ROOT })
+  return globSync(`{${FOLDERS.join(',')}}/**/*.{ts,tsx}`, { cwd: ROOT })
     .map((path) => path.replaceAll('\\', '/'))
     .filter((path) => !path.startsWith('proto/gen/'))
     .toSorted()

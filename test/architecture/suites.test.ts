@@ -88,6 +88,13 @@ describe('the table of suites', () => {
     expect(scripts['test']).toBe("vitest run --project '!long:*'")
   })
 
+  it('every test is of a project', () => {
+    const patterns = projects.flatMap(({ test }) => test.include.map((one) => new RegExp(regularExpressionOf(one))))
+    const tests = sources.map(({ path }) => path).filter((path) => path.endsWith('.test.ts'))
+    expect(tests.length).toBeGreaterThan(400)
+    expect(tests.filter((path) => !patterns.some((pattern) => pattern.test(path)))).toEqual([])
+  })
+
   it.skipIf(trackedFiles(ROOT) === undefined)(
     'every file is guarded by a suite, or has a reason to be left to the gate',
     () => {

@@ -4,21 +4,18 @@ import { join } from 'node:path'
 import { Visitor, parseSync } from 'oxc-parser'
 import type { Expression } from 'oxc-parser'
 import { expect, test } from 'vitest'
+import { FOLDERS } from './rooms.ts'
 import { DOCUMENT_WORDS, NAMES, PLAIN_WORDS } from './words.ts'
 import type { Replaced } from './words.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
-const PRODUCT =
-  '{api,cli,console,core,guests,http,infrastructure,manager,postgres,programs,proxy,queues,tools,worker,x509}/**/*.{ts,tsx}'
-const CODE =
-  '{api,bench,cli,console,core,examples,guests,http,infrastructure,manager,postgres,programs,proto,proxy,queues,test,tools,worker,x509}/**/*.{ts,tsx}'
+const foldersBut = (...names: string[]) => FOLDERS.filter((folder) => !names.includes(folder)).join(',')
+const PRODUCT = `{${foldersBut('bench', 'proto', 'test')}}/**/*.{ts,tsx}`
+const CODE = `{${foldersBut()},examples}/**/*.{ts,tsx}`
 /** Only their comments are checked. */
 const TESTS = '{bench,examples,test}/**/*.{ts,tsx}'
 /** Files with tests: in `test/` some share them. */
-const TITLED = [
-  '{api,cli,console,core,guests,http,infrastructure,manager,postgres,programs,proto,proxy,queues,tools,worker,x509}/**/*.test.{ts,tsx}',
-  'test/**/*.ts',
-]
+const TITLED = [`{${foldersBut('bench', 'test')}}/**/*.test.{ts,tsx}`, 'test/**/*.ts']
 /** Fewer would mean that the titles are not found. */
 const TITLES_AT_LEAST = 3_000
 /** What users read. Decisions keep the words of their time; the tables of clauses quote names of tests. */
