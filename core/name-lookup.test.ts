@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 import { createNameLookup } from './name-lookup.ts'
 
 const ADDRESS: LookupAddress = { address: '127.0.0.1', family: 4 }
-const PATIENCE_MS = 5
+const MAX_WAIT_MS = 5
 
 const failure = (code: string) => Object.assign(new Error(code), { code })
 
@@ -18,7 +18,7 @@ function startNameServer() {
       new Promise((resolve, reject) => {
         asked.push({ answer: resolve, fail: (code) => reject(failure(code)) })
       }),
-    PATIENCE_MS,
+    MAX_WAIT_MS,
   )
   const find = (name = 'postgres') =>
     new Promise<unknown>((resolve, reject) => {

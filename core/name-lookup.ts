@@ -11,7 +11,7 @@ import { SingleFlight } from './single-flight.ts'
 import { sleep } from './time.ts'
 
 /** How long a lookup may take before the earlier answer is used. */
-const PATIENCE_MS = 500
+const MAX_WAIT_MS = 500
 
 type Find = (name: string, options: LookupAllOptions) => Promise<LookupAddress[]>
 
@@ -24,7 +24,7 @@ const findBySystem: Find = (name, options) =>
  * For `lookup` of a connection. An answer of the name server, also that the name does not exist, always counts; its absence does not, if the name
  * was found before: neither silence nor EAI_AGAIN. It keeps what it found of each name, so that it is for names from settings.
  */
-export function createNameLookup(find: Find = findBySystem, patienceMs = PATIENCE_MS): LookupFunction {
+export function createNameLookup(find: Find = findBySystem, maxWaitMs = MAX_WAIT_MS): LookupFunction {
   const known = new Map<string, LookupAddress[]>()
   const flights = new SingleFlight<LookupAddress[]>()
 
@@ -46,7 +46,7 @@ export function createNameLookup(find: Find = findBySystem, patienceMs = PATIENC
     if (earlier === undefined) return await found
     const ended = new AbortController()
     try {
-      return await Promise.race([found, sleep(patienceMs, ended.signal).then(() => earlier)])
+      return await Promise.race([found, sleep(maxWaitMs, ended.signal).then(() => earlier)])
     } finally {
       ended.abort()
     }

@@ -11,7 +11,7 @@ export const DeadLetterSelection = Type.Object(
     until: Type.Optional(
       Type.String({ format: 'date-time', description: 'All that were given up at this time or earlier' }),
     ),
-    all: Type.Optional(Type.Literal(true)),
+    all: Type.Optional(Type.Boolean({ description: 'Only `true`' })),
   },
   { $id: 'DeadLetterSelection', description: 'Exactly one of ids, until and all' },
 )

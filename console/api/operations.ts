@@ -8,7 +8,7 @@ export type Addresses = { "http": { "url": string }; "mqtt"?: { "url": string };
 
 export type BindingSlot = { "name": string; "type": "client" | "channel"; "required"?: boolean; "fields"?: (string)[] }
 
-export type BootstrapConfig = { "client_id": Id; "client_secret": string; "channels": ({ "id": Id; "name": string; "metadata"?: { [name: string]: unknown } })[]; "external_id": string; "external_key": string; "content": string; "name": string; "state": number; "status": "enabled" | "disabled"; "waiting_for_other_owner"?: true; "id": string; "profile_id"?: Id; "render_context"?: { [name: string]: unknown }; "client_cert": string; "ca_cert": string }
+export type BootstrapConfig = { "client_id": Id; "client_secret": string; "channels": ({ "id": Id; "name": string; "metadata"?: { [name: string]: unknown } })[]; "external_id": string; "external_key": string; "content": string; "name": string; "state": number; "status": "enabled" | "disabled"; "waiting_for_other_owner"?: boolean; "id": string; "profile_id"?: Id; "render_context"?: { [name: string]: unknown }; "client_cert": string; "ca_cert": string }
 
 export type BootstrapConfigCreate = { "client_id"?: string; "thing_id"?: string; "magistrala_id"?: string; "mainflux_id"?: string; "external_id": string; "external_key": string; "channels"?: (string)[]; "profile_id"?: string; "render_context"?: { [name: string]: unknown }; "bindings"?: ({ "slot": string; "type": "client" | "channel"; "resource_id"?: string })[]; "status"?: "" | "enabled" | "disabled"; "name"?: string; "content"?: string; "client_cert"?: string; "client_key"?: string; "ca_cert"?: string }
 
@@ -50,7 +50,7 @@ export type DashboardUpdate = { "name"?: string; "shared"?: boolean; "content"?:
 
 export type DatabaseHealth = { "version": string; "is_embedded": boolean; "is_replica": boolean; "size_bytes": number; "disk"?: { "free_bytes": number; "total_bytes": number }; "settings": { "fsync": string; "full_page_writes": string; "synchronous_commit": string; "synchronous_standby_names": string; "data_checksums": string }; "standbys": ({ "name": string; "state": string; "sync_state": string; "lag_bytes": (number) | (null) })[]; "oldest_write"?: { "seconds": number; "application": string }; "backups": { "last_at"?: string; "installed_at"?: string; "archive"?: { "last_at"?: string; "last_failure_at"?: string } }; "migrations": { "known": number; "applied": number; "newest": string }; "nodes": ({ "id": string; "kind": string; "version": string; "migration": number })[] }
 
-export type DeadLetterSelection = { "ids"?: (string)[]; "until"?: string; "all"?: true }
+export type DeadLetterSelection = { "ids"?: (string)[]; "until"?: string; "all"?: boolean }
 
 export type DeadLettersChanged = { "count": number }
 
@@ -60,7 +60,7 @@ export type DomainCreate = { "id"?: string; "name": string; "alias"?: string; "r
 
 export type DomainOverview = { "domain_id": Id; "time": Timestamp; "window": "1h" | "6h" | "24h"; "clients": { "total": number; "online": number; "series"?: ({ "time": Timestamp; "count": (number) | (null) })[] }; "channels": { "total": number }; "groups": { "total": number }; "messages"?: MessageCounts; "tasks"?: { "total": number; "scheduled": number; "running": number; "failed": number }; "runs"?: RunCounts; "workers"?: { "alive": number; "draining": number; "dead": number; "slots": number; "used_slots": number; "series": ({ "time": Timestamp; "count": (number) | (null) })[] }; "dead_letters": { "total": number; "total_exact"?: boolean; "sources": ({ "kind": "task" | "consumer" | "subscription"; "id": Id; "name": string; "count": number; "count_exact"?: boolean })[] }; "changes"?: (JournalItem)[] }
 
-export type DryRun = { "total": number; "hidden"?: number; "changes": ({ "operation": string; "id"?: string; "name"?: string; "attributes": unknown })[]; "rows": ({ "table": string; "created": number; "updated": number; "deleted": number; "exact"?: false })[] }
+export type DryRun = { "total": number; "hidden"?: number; "changes": ({ "operation": string; "id"?: string; "name"?: string; "attributes": unknown })[]; "rows": ({ "table": string; "created": number; "updated": number; "deleted": number; "exact"?: boolean })[] }
 
 export type FoundUser = { "id": Id; "username"?: string; "email"?: string; "first_name"?: string; "last_name"?: string; "credentials": { "username"?: string } }
 

@@ -1,5 +1,5 @@
 /** The selection of dead letters. These are messages that were given up, and are kept to be tried again or discarded. */
-import { ServiceError } from '../errors/index.ts'
+import { ServiceError, refusedField } from '../errors/index.ts'
 import { sql } from '../sql.ts'
 import type { Sql } from '../sql.ts'
 
@@ -8,7 +8,8 @@ export type LetterSelection = {
   ids?: readonly string[]
   /** All that were given up at this time (RFC 3339) or earlier. */
   until?: string
-  all?: true
+  /** Only true: false is refused. */
+  all?: boolean
 }
 
 /** Bounds of a count over several sources: how many sources are read, and how many letters of each. */
@@ -32,6 +33,7 @@ export function countLetters(
 /** Throws `malformed` unless exactly one of the fields is given. */
 export function requireSelection(selection: LetterSelection): LetterSelection {
   const given = Object.values(selection).filter((value) => value !== undefined).length
+  if (selection.all === false) throw refusedField('/all', 'must be true: name the dead letters by ids or until instead')
   if (given !== 1) throw new ServiceError('malformed', 'name the dead letters by exactly one of ids, until and all')
   return selection
 }

@@ -1,4 +1,4 @@
-// issue of guessing passwords: contract section 12 (429 with Retry-After); limits that nobody can turn against the owner
+// contract section 12 (429 with Retry-After): limits that nobody can turn against the owner
 import { expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'

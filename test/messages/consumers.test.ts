@@ -523,7 +523,7 @@ describe('a message that was delivered max_deliver times', () => {
     const { dead_letters: letters } = await lettersOf(consumer.path)
     expect(letters).toHaveLength(3)
     for (const action of ['retry', 'discard'])
-      for (const body of [{}, { all: true, ids: [letters[0]?.id] }])
+      for (const body of [{}, { all: false }, { all: true, ids: [letters[0]?.id] }])
         expect((await consumer.post(`dead-letters/${action}`, body)).status).toBe(400)
     const discarded = letters.find(({ message }) => JSON.stringify(message?.payload) === '{"value":2}')
     const byId = await consumer.post('dead-letters/discard', { ids: [discarded?.id] })

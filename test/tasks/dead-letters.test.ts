@@ -147,6 +147,7 @@ test('others see no payload without the right to subscribe, retry nothing withou
 test.each([
   {},
   { all: false },
+  { all: false },
   { all: true, ids: ['7f4e3f5e-0c55-4d4a-8a44-0d3f6f0b6d10'] },
   { ids: [] },
   { ids: ['x'] },

@@ -42,7 +42,7 @@ export const DryRun = Type.Object(
         created: Count,
         updated: Count,
         deleted: Count,
-        exact: Type.Optional(Type.Literal(false, { description: '`false`: counting was ended; at least so many' })),
+        exact: Type.Optional(Type.Boolean({ description: 'Only `false`: counting was ended; at least so many' })),
       }),
       { description: 'Rows that would be written or deleted, also those that belong to what is deleted' },
     ),

@@ -148,9 +148,9 @@ const recordFields = {
   state: Type.Integer({ description: '0 for inactive, 1 for active' }),
   status: Type.Enum(['enabled', 'disabled'], { description: 'Same value as `state`' }),
   waiting_for_other_owner: Type.Optional(
-    Type.Literal(true, {
+    Type.Boolean({
       description:
-        'A device with this external id and key is served the configuration of another domain, which has had it for longer',
+        'Only `true`: a device with this external id and key is served the configuration of another domain, which has had it for longer',
     }),
   ),
   id: Type.String({ description: 'Same value as `client_id`' }),
