@@ -1,7 +1,8 @@
 // task-manager.md section 3: a worker over TLS is given a certificate, and its secret alone is not enough afterwards
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
-import { readFileSync, rmSync } from 'node:fs'
+import { once } from 'node:events'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { credentials, status } from '@grpc/grpc-js'
@@ -9,7 +10,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { SigningKey, createSigningRequest } from '#x509/index.ts'
 import { WorkerService, createServiceClient, fingerprintOf, serverName } from '#proto/index.ts'
 import type { RegisterResponse } from '#proto/index.ts'
-import { clientOf, startDatabase, startTestManager, temporaryFolder } from './support.ts'
+import { clientOf, startDatabase, startTestManager, temporaryFolder, until } from './support.ts'
 import type { TestDatabase, TestManager } from './support.ts'
 
 const DEADLINE = { deadlineMs: 30_000 }
@@ -148,3 +149,59 @@ test('a revoked worker cannot join with its old join token; with a new one it is
 test('an invalid request is refused', async () => {
   await expect(joinWith(new Uint8Array([1, 2, 3]))).rejects.toMatchObject({ code: status.INVALID_ARGUMENT })
 })
+
+/** The library by which a file sets the clock of a process. Debian's `faketime` brings it. */
+function clockLibrary(): string | undefined {
+  try {
+    return execFileSync('faketime', ['-m', '-f', '+0', 'printenv', 'LD_PRELOAD'], { encoding: 'utf8' }).trim()
+  } catch {
+    if (process.env['CI'] === 'true') throw new Error('not installed: faketime')
+    return undefined
+  }
+}
+const library = clockLibrary()
+
+test.skipIf(library === undefined)(
+  'a worker whose clock begins in 1970 says that the certificate is not yet valid, and joins when its clock is right (needs faketime)',
+  async () => {
+    const clock = join(folder, 'clock')
+    writeFileSync(clock, '@1970-01-02 00:00:00')
+    const program = spawn(
+      process.execPath,
+      ['programs/run.ts', 'worker', '--manager', manager.grpcAddress, '--name', 'without-a-battery'],
+      {
+        stdio: ['ignore', 'pipe', 'inherit'],
+        env: {
+          PATH: process.env['PATH'],
+          LD_PRELOAD: library,
+          FAKETIME_TIMESTAMP_FILE: clock,
+          FAKETIME_CACHE_DURATION: '1',
+          FAKETIME_DONT_FAKE_MONOTONIC: '1',
+          SKEIN_WORKER_DATA_DIR: join(folder, 'without-a-battery'),
+          SKEIN_WORKER_TOKEN: manager.workerToken,
+        },
+      },
+    )
+    let said = ''
+    program.stdout.setEncoding('utf8').on('data', (piece: string) => (said += piece))
+    try {
+      await until(
+        'it says why it cannot join',
+        () => Promise.resolve(said),
+        (lines) => lines.includes('not yet valid'),
+        60_000,
+      )
+      writeFileSync(clock, '+0')
+      await until(
+        'it has joined',
+        () => Promise.resolve(said),
+        (lines) => lines.includes('"msg":"joined"'),
+        60_000,
+      )
+    } finally {
+      program.kill('SIGTERM')
+      await once(program, 'exit')
+    }
+  },
+  120_000,
+)
