@@ -16,7 +16,7 @@ import type { RunsService, SystemStart } from '../runs/service.ts'
 import { writeRefusals } from '../store/refusals.ts'
 import { ENDINGS } from '../writer/settle-triggered.ts'
 import { LostClaims } from '../writer/start-runs.ts'
-import { Paused, whyUnreadable } from './reading-right.ts'
+import { Paused, ReadingRights } from './reading-right.ts'
 import {
   clearMessageRefusals,
   contentOf,
@@ -70,10 +70,10 @@ export function startBatchRuns({
   logger,
   intervalMs,
 }: BatchRunsDeps): BatchRuns {
-  async function refusalOf(batch: MessageBatch): Promise<Refusal | undefined> {
+  async function refusalOf(rights: ReadingRights, batch: MessageBatch): Promise<Refusal | undefined> {
     const channels = new Set(batch.messages.map(({ message }) => message.channel_id))
     for (const channelId of channels) {
-      const fault = await whyUnreadable({ database, access }, batch.task, channelId)
+      const fault = await rights.whyUnreadable(batch.task, channelId)
       if (fault !== undefined) return { reason: fault, isShared: true }
     }
     try {
@@ -101,10 +101,10 @@ export function startBatchRuns({
   }
 
   /** True: its run was started. */
-  async function startOne(batch: MessageBatch): Promise<boolean> {
+  async function startOne(rights: ReadingRights, batch: MessageBatch): Promise<boolean> {
     const { runId, task } = batch
     try {
-      const refusal = await refusalOf(batch)
+      const refusal = await refusalOf(rights, batch)
       if (refusal === undefined) return true
       await record(await database.transaction((tx) => refuseBatch(tx, batch, refusal)))
       hintBatches(bus)
@@ -121,9 +121,10 @@ export function startBatchRuns({
 
   async function startAll(batches: readonly MessageBatch[]): Promise<void> {
     const begun: number[] = []
+    const rights = new ReadingRights({ database, access })
     const left = batches.values()
     const startSome = async () => {
-      for (const batch of left) if (await startOne(batch)) begun.push(batch.task.taskKey)
+      for (const batch of left) if (await startOne(rights, batch)) begun.push(batch.task.taskKey)
     }
     await Promise.all(Array.from({ length: Math.min(MAX_STARTS, batches.length) }, startSome))
     await clearMessageRefusals(database.db, begun)

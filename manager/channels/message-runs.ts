@@ -10,7 +10,7 @@ import { findFunction } from '#guests/wasm/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import type { RunsService } from '../runs/service.ts'
 import { writeRefusals } from '../store/refusals.ts'
-import { Paused, requireReader, whyUnreadable } from './reading-right.ts'
+import { Paused, ReadingRights } from './reading-right.ts'
 import { causeOfMessage } from '../model/cause.ts'
 import { triggersOf } from '../model/trigger-message.ts'
 import { contentOf, isTemporary, startMessageReader } from '#queues/index.ts'
@@ -57,19 +57,18 @@ export function startMessageRuns({ database, bus, access, runs, contents, logger
   stop(): Promise<void>
 } {
   /** Throws `forbidden` if the task cannot read the channel, and the errors of `whyUnreadable`. */
-  async function requireRight(queued: QueuedMessage): Promise<void> {
+  async function requireRight(rights: ReadingRights, queued: QueuedMessage): Promise<void> {
     const { channel_id: channelId } = queued.message
     // The right to read the channel of a replay is that of the user who started it.
-    if (causeOfMessage(queued.origin, channelId).type === 'replay')
-      return await requireReader(access, queued, channelId)
-    const fault = await whyUnreadable({ database, access }, queued, channelId)
+    if (causeOfMessage(queued.origin, channelId).type === 'replay') return await rights.require(queued, channelId)
+    const fault = await rights.whyUnreadable(queued, channelId)
     if (fault !== undefined) throw new ServiceError('forbidden', fault)
   }
 
-  async function startPart({ work, trigger, contents: stored, key }: Part): Promise<void> {
+  async function startPart(rights: ReadingRights, { work, trigger, contents: stored, key }: Part): Promise<void> {
     const { taskId, domainId, traceparent } = work.queued
     try {
-      work.refused ??= refusalOf(() => requireRight(work.queued))
+      work.refused ??= refusalOf(() => requireRight(rights, work.queued))
       const refused = await work.refused
       if (refused !== undefined) {
         work.isOver = true
@@ -128,13 +127,13 @@ export function startMessageRuns({ database, bus, access, runs, contents, logger
     )
   }
 
-  async function startAll(works: readonly Work[]): Promise<void> {
+  async function startAll(rights: ReadingRights, works: readonly Work[]): Promise<void> {
     await readContents(works)
     // One message can become thousands of runs: they are started concurrently, or all others would wait for the last of
     // them.
     const parts = partsOf(works)
     const startSome = async () => {
-      for (const part of parts) await startPart(part)
+      for (const part of parts) await startPart(rights, part)
     }
     // A message becomes one run, or one for each of its records.
     const most = works.reduce((sum, { message }) => sum + Math.max(message?.records.length ?? 0, 1), 0)
@@ -146,9 +145,10 @@ export function startMessageRuns({ database, bus, access, runs, contents, logger
     bus,
     intervalMs,
     async start(messages) {
+      const rights = new ReadingRights({ database, access })
       const works = messages.map(workOf)
       for (const some of withinMemory(works)) {
-        await startAll(some)
+        await startAll(rights, some)
         for (const work of some) if (work.queued.contentKey !== null) work.message = undefined
       }
       return works.map(({ isBlocked, isHeld, started, dropped, reason }) =>
