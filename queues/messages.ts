@@ -7,6 +7,7 @@ import { jsonArray } from '#core/database/index.ts'
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { hintQueue, startQueueReader } from '#core/changelog/index.ts'
 import { sql } from '#core/sql.ts'
+import { monotonicMs } from '#core/time.ts'
 import type { DescribedExport } from '#guests/wasm/index.ts'
 import { keepLetters } from './dead-letters.ts'
 import { clearRefusals } from './task-errors.ts'
@@ -17,13 +18,26 @@ import type { TriggerMessage } from './trigger-message.ts'
 import { hintBatches } from './batches.ts'
 import { MAX_WAITING, countDropped, countMatches, keepsMessages, maxWaiting } from './triggers.ts'
 import type { MatchCounts, StoredTriggerRule } from './triggers.ts'
+import { WaitingMessages } from './waiting-messages.ts'
+import type { DueMessages } from './waiting-messages.ts'
 
 const TABLE = 'task_messages'
 
-/** The number of rows that a manager takes at a time. */
-const MAX_ROWS = 500
-/** The oldest due rows, among which domains take turns: a domain with more of them delays others. */
+/**
+ * Messages that a manager has in progress. A domain has a part of them, so that the next message of another one is taken at once and waits for
+ * few starts before it. A domain alone starts as many runs as with all of them: a step is taken while the one before is started.
+ */
+const IN_PROGRESS = { maxInProgress: 500, maxOfDomain: 100, maxOfStep: 50 } as const
+/** The oldest due rows that a look compares: of later ones, only those are known that became due since the last look. */
 const MAX_COMPARED = 20_000
+/** Rows of a domain that one look returns. */
+const MAX_KNOWN_OF_DOMAIN = 1_000
+/** The interval between two looks at all due rows. Between them, a look reads those that have become due since the last one. */
+const WHOLE_LOOK_MS = 1_000
+/** A row is due from the begin of the transaction that queued it: one that took longer until its commit is found by a look at all rows. */
+const LATE_SECONDS = 0.5
+/** The interval between two looks while messages wait that are known. */
+const LOOK_MS = 25
 /** The time after which another manager takes the rows of a dead one. */
 const TAKEN_MS = 30_000
 /** The delay before a message whose runs could not be started is retried. */
@@ -198,18 +212,28 @@ export function hintMessages(bus: Bus): void {
   hintBatches(bus)
 }
 
-// Domains in turn, and the messages of each in insertion order.
-const NEXT = sql`
-  SELECT c.key FROM (
-    SELECT w.key, w.due_at, row_number() OVER (PARTITION BY t.domain_key ORDER BY w.due_at, w.key) AS turn
-      FROM (SELECT key, task_key, due_at FROM task_messages WHERE due_at <= now() AND run_id IS NULL ORDER BY due_at, key LIMIT ${MAX_COMPARED}) w
-      JOIN tasks t ON t.key = w.task_key) c
-  ORDER BY c.turn, c.due_at, c.key LIMIT ${MAX_ROWS}`
+type Look = { atSeconds: number; found: DueMessages[] }
+
+/** Looks at rows that are due since then, or at all. The messages of a domain are in the order in which they became due. */
+async function lookFor(db: Queryable, sinceSeconds: number | undefined): Promise<Look> {
+  const since = sinceSeconds === undefined ? sql`'-infinity'` : sql`to_timestamp(${sinceSeconds}::float8)`
+  const { rows } = await sql<{ at: number; share: number | null; keys: string[] | null; count: number }>`
+    SELECT extract(epoch FROM now())::float8 AS at, w.share, w.keys, w.count FROM (SELECT 1) one LEFT JOIN (
+      SELECT t.domain_key AS share, (array_agg(d.key ORDER BY d.due_at, d.key))[:${MAX_KNOWN_OF_DOMAIN}::int] AS keys, count(*)::int AS count
+        FROM (SELECT key, task_key, due_at FROM task_messages WHERE due_at BETWEEN ${since} AND now() AND run_id IS NULL
+          ORDER BY due_at, key LIMIT ${MAX_COMPARED}) d JOIN tasks t ON t.key = d.task_key GROUP BY t.domain_key) w ON true`.execute(
+    db,
+  )
+  const found = rows.flatMap(({ share, keys, count }) =>
+    keys === null ? [] : [{ share, keys: keys.map(Number), isCut: count > keys.length }],
+  )
+  return { atSeconds: rows[0]?.at ?? 0, found }
+}
 
 // A row that another manager has locked is left to it.
-const TAKE = sql<QueuedMessage>`
+const takeRows = (keys: readonly number[]) => sql<QueuedMessage>`
   UPDATE task_messages m SET due_at = now() + make_interval(secs => ${TAKEN_MS / 1000}::float8)
-  FROM (SELECT key FROM task_messages WHERE key = ANY (ARRAY(${NEXT})) AND due_at <= now() AND run_id IS NULL FOR UPDATE SKIP LOCKED) due,
+  FROM (SELECT key FROM task_messages WHERE key = ANY (${keys}::bigint[]) AND due_at <= now() AND run_id IS NULL FOR UPDATE SKIP LOCKED) due,
     tasks t LEFT JOIN modules d ON d.key = t.module_key LEFT JOIN task_triggers g ON g.task_key = t.key
   WHERE m.key = due.key AND t.key = m.task_key
   RETURNING m.key, m.task_key AS "taskKey", m.origin, m.message, m.content_key AS "contentKey", m.content_bytes AS "contentBytes", m.traceparent, t.id AS "taskId", t.name AS "taskName",
@@ -220,7 +244,7 @@ export type MessageReaderOptions = {
   database: Database
   bus: Bus
   intervalMs: number
-  /** Starts the runs of the messages and returns one outcome per message, in order. */
+  /** Starts the runs of the messages and returns one outcome per message, in order. Called for the next messages while others are in progress. */
   start: (messages: readonly QueuedMessage[]) => Promise<readonly MessageOutcome[]>
   /** Called with the runs that were not started, at most once per task, when the messages are done. */
   onDropped: (dropped: readonly DroppedRuns[]) => Promise<void>
@@ -231,21 +255,74 @@ export function startMessageReader({ database, bus, intervalMs, start, onDropped
   stop(): Promise<void>
 } {
   const { db } = database
-  return startQueueReader({
+  const waiting = new WaitingMessages(IN_PROGRESS)
+  const steps = new Set<Promise<void>>()
+  let last: { ms: number; wholeMs: number; atSeconds: number } | undefined
+
+  async function look(): Promise<void> {
+    const nowMs = monotonicMs()
+    const isWhole = last === undefined || waiting.lacksSome || nowMs - last.wholeMs >= WHOLE_LOOK_MS
+    const { atSeconds, found } = await lookFor(db, isWhole ? undefined : (last?.atSeconds ?? 0) - LATE_SECONDS)
+    last = { ms: nowMs, wholeMs: isWhole ? nowMs : (last?.wholeMs ?? nowMs), atSeconds }
+    waiting.add(found, isWhole)
+  }
+
+  /** Returns the messages to retry. */
+  async function process(rows: readonly QueuedMessage[]): Promise<number[]> {
+    const messages = rows.toSorted((left, right) => left.key - right.key)
+    const outcomes = await start(messages)
+    const { retried, dropped } = await settle(db, messages, outcomes)
+    if (dropped.length > 0) await onDropped(dropped)
+    return retried
+  }
+
+  function begin(taken: readonly number[], rows: readonly QueuedMessage[]): void {
+    const end = (keys: readonly number[]) => {
+      waiting.end(keys)
+      reader.wake()
+    }
+    const step = process(rows)
+      .then((retried) => {
+        // They keep their part of what is in progress: a domain whose messages are refused for now does not try thousands of them every second.
+        if (retried.length > 0) setTimeout(() => end(retried), RETRY_MS).unref()
+        const kept = new Set(retried)
+        end(taken.filter((key) => !kept.has(key)))
+      })
+      .catch((error: unknown) => {
+        onError(error)
+        end(taken)
+      })
+      .finally(() => steps.delete(step))
+    steps.add(step)
+  }
+
+  const reader = startQueueReader({
     database,
     bus,
     table: TABLE,
     intervalMs,
     onError,
     async take() {
-      const { rows } = await TAKE.execute(db)
-      const messages = rows.toSorted((left, right) => left.key - right.key)
-      const outcomes = await start(messages)
-      const { retried, dropped } = await settle(db, messages, outcomes)
-      if (dropped.length > 0) await onDropped(dropped)
-      return rows.length === MAX_ROWS && retried === 0
+      if (!waiting.hasNext || monotonicMs() - (last?.ms ?? -Infinity) >= LOOK_MS) await look()
+      const taken = waiting.take()
+      if (taken.length === 0) return false
+      try {
+        const { rows } = await takeRows(taken).execute(db)
+        // The next messages are taken meanwhile.
+        begin(taken, rows)
+      } catch (error) {
+        waiting.end(taken)
+        throw error
+      }
+      return waiting.hasNext
     },
   })
+  return {
+    async stop() {
+      await reader.stop()
+      await Promise.all(steps)
+    },
+  }
 }
 
 async function defer(db: Queryable, keys: readonly number[], seconds: number): Promise<void> {
@@ -254,12 +331,12 @@ async function defer(db: Queryable, keys: readonly number[], seconds: number): P
     WHERE key = ANY(${keys}::bigint[])`.execute(db)
 }
 
-/** Returns the number of messages to retry, and the runs that were not started. */
+/** Returns the messages to retry, and the runs that were not started. */
 async function settle(
   db: Queryable,
   messages: readonly QueuedMessage[],
   outcomes: readonly MessageOutcome[],
-): Promise<{ retried: number; dropped: DroppedRuns[] }> {
+): Promise<{ retried: number[]; dropped: DroppedRuns[] }> {
   const [done, again, held]: [number[], number[], number[]] = [[], [], []]
   const refusedWhole: { key: number; reason: string }[] = []
   const drops: DroppedRuns[] = []
@@ -291,5 +368,5 @@ async function settle(
   await defer(db, again, RETRY_MS / 1000)
   await defer(db, held, HELD_SECONDS)
   await countDropped(db, drops)
-  return { retried: again.length, dropped: [...refused.values()] }
+  return { retried: again, dropped: [...refused.values()] }
 }

@@ -37,6 +37,8 @@ type QueueReaderOptions = {
 }
 
 export function startQueueReader({ database, bus, table, take, intervalMs, onError, ...given }: QueueReaderOptions): {
+  /** Begins a round, as a hint does. */
+  wake(): void
   /** Resolves when the current round has ended. No other round starts. */
   stop(): Promise<void>
 } {
@@ -62,6 +64,7 @@ export function startQueueReader({ database, bus, table, take, intervalMs, onErr
   })
   const unsubscribe = bus.subscribe(topicOf(table), rounds.wake)
   return {
+    wake: rounds.wake,
     async stop() {
       unsubscribe()
       await rounds.stop()

@@ -6,6 +6,7 @@ import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { Slots } from '#core/slots.ts'
 import { findFunction } from '#guests/wasm/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import type { RunsService } from '../runs/service.ts'
@@ -48,14 +49,24 @@ type Work = {
 /** One run of a message, and the key under which it is started once. */
 type Part = { work: Work; trigger: GivenMessages; contents: readonly (ContentRef | null)[]; key: string }
 
-/** Runs that are started at the same time. */
-const MAX_STARTS = 500
-/** Messages that are stored apart and in memory at the same time, as JSON. */
+/** Runs of a domain that are started at the same time for the messages of one step. */
+const MAX_STARTS = 200
+/** Messages that are stored apart and in memory at the same time, as JSON: in all, and of one domain. */
 const MAX_CONTENT_BYTES = 32 * 1024 * 1024
+const MAX_CONTENT_BYTES_OF_DOMAIN = MAX_CONTENT_BYTES / 2
+/** Longest wait for room in memory; then the messages are tried again. */
+const MAX_CONTENT_WAIT_MS = 20_000
 
 export function startMessageRuns({ database, bus, access, runs, contents, logger, intervalMs }: MessageRunsDeps): {
   stop(): Promise<void>
 } {
+  const inMemory = new Slots({
+    what: 'bytes of large messages',
+    max: MAX_CONTENT_BYTES,
+    share: MAX_CONTENT_BYTES_OF_DOMAIN,
+    waitMs: MAX_CONTENT_WAIT_MS,
+  })
+
   /** Throws `forbidden` if the task cannot read the channel, and the errors of `whyUnreadable`. */
   async function requireRight(rights: ReadingRights, queued: QueuedMessage): Promise<void> {
     const { channel_id: channelId } = queued.message
@@ -127,17 +138,36 @@ export function startMessageRuns({ database, bus, access, runs, contents, logger
     )
   }
 
-  async function startAll(rights: ReadingRights, works: readonly Work[]): Promise<void> {
+  /** Starts the runs of messages of one domain, as many at a time as may be in memory. */
+  async function startAll(rights: ReadingRights, domainId: string | null, works: readonly Work[]): Promise<void> {
+    for (const { some, bytes } of withinMemory(works)) {
+      let leave: (() => void) | undefined
+      try {
+        if (bytes > 0) leave = await inMemory.take(domainId, undefined, Math.min(bytes, MAX_CONTENT_BYTES_OF_DOMAIN))
+      } catch {
+        for (const work of some) work.isOver = work.isBlocked = true
+        continue
+      }
+      try {
+        await startSome(rights, some)
+      } finally {
+        for (const work of some) if (work.queued.contentKey !== null) work.message = undefined
+        leave?.()
+      }
+    }
+  }
+
+  async function startSome(rights: ReadingRights, works: readonly Work[]): Promise<void> {
     await readContents(works)
     // One message can become thousands of runs: they are started concurrently, or all others would wait for the last of
     // them.
     const parts = partsOf(works)
-    const startSome = async () => {
+    const startParts = async () => {
       for (const part of parts) await startPart(rights, part)
     }
     // A message becomes one run, or one for each of its records.
     const most = works.reduce((sum, { message }) => sum + Math.max(message?.records.length ?? 0, 1), 0)
-    await Promise.all(Array.from({ length: Math.min(MAX_STARTS, most) }, startSome))
+    await Promise.all(Array.from({ length: Math.min(MAX_STARTS, most) }, startParts))
   }
 
   return startMessageReader({
@@ -147,10 +177,8 @@ export function startMessageRuns({ database, bus, access, runs, contents, logger
     async start(messages) {
       const rights = new ReadingRights({ database, access })
       const works = messages.map(workOf)
-      for (const some of withinMemory(works)) {
-        await startAll(rights, some)
-        for (const work of some) if (work.queued.contentKey !== null) work.message = undefined
-      }
+      const byDomain = Map.groupBy(works, ({ queued }) => queued.domainId)
+      await Promise.all([...byDomain].map(([domainId, some]) => startAll(rights, domainId, some)))
       return works.map(({ isBlocked, isHeld, started, dropped, reason }) =>
         isHeld ? 'hold' : isBlocked ? 'retry' : { started, dropped, reason },
       )
@@ -207,16 +235,16 @@ function* partsOf(works: readonly Work[]): Generator<Part> {
   }
 }
 
-/** Yields the messages in turn, as many at a time as may be in memory, and at least one. */
-function* withinMemory(works: readonly Work[]): Generator<Work[]> {
+/** Yields the messages in turn, as many at a time as may be in memory, and at least one; with the bytes of those that are stored apart. */
+function* withinMemory(works: readonly Work[]): Generator<{ some: Work[]; bytes: number }> {
   let some: Work[] = []
   let keys = new Set<number>()
   let bytes = 0
   for (const work of works) {
     const content = contentOf(work.queued)
     if (content !== null && !keys.has(content.key)) {
-      if (bytes + content.bytes > MAX_CONTENT_BYTES && some.length > 0) {
-        yield some
+      if (bytes + content.bytes > MAX_CONTENT_BYTES_OF_DOMAIN && some.length > 0) {
+        yield { some, bytes }
         ;[some, keys, bytes] = [[], new Set(), 0]
       }
       keys.add(content.key)
@@ -224,7 +252,7 @@ function* withinMemory(works: readonly Work[]): Generator<Work[]> {
     }
     some.push(work)
   }
-  if (some.length > 0) yield some
+  if (some.length > 0) yield { some, bytes }
 }
 
 function triggersOfQueued(
