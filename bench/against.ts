@@ -2,12 +2,11 @@
  * `npm run bench -- against <commit>…`: compares builds of the product on one machine. All are started, and one loader of this checkout
  * loads them in turns (A B A B A B). Printed are medians of the rounds, and ratios to the first build.
  */
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { WORKING_TREE, prepareBuilds, startBuild } from './against/builds.ts'
+import { WORKING_TREE, startBuild, withBuilds } from './against/builds.ts'
 import type { Build, Cleanup, RunningBuild } from './against/builds.ts'
 import { JOBS, prepareWorld } from './against/jobs.ts'
 import type { Job, JobName, World } from './against/jobs.ts'
@@ -87,22 +86,10 @@ export async function benchAgainst(args: readonly string[]): Promise<number> {
     process.stderr.write(`${(error as Error).message}\n\n${USAGE}`)
     return 2
   }
-  const cleanup = new AsyncDisposableStack()
-  const interrupted = Promise.withResolvers<never>()
-  const interrupt = (reason: string) => () => interrupted.reject(new Error(reason))
-  const onSignal = interrupt('interrupted')
-  process.on('SIGINT', onSignal).on('SIGTERM', onSignal).on('SIGHUP', onSignal)
-  const timer = setTimeout(interrupt('the comparison takes too long'), deadlineMs(options))
-  try {
-    await Promise.race([compare(options, cleanup), interrupted.promise])
-    return 0
-  } catch (error) {
-    process.stderr.write(`${(error as Error).message}\nstopping the builds and removing their folders\n`)
-    return 1
-  } finally {
-    clearTimeout(timer)
-    await cleanup.disposeAsync()
-  }
+  const { commits } = options
+  return await withBuilds({ commits, deadlineMs: deadlineMs(options) }, (builds, folder, cleanup) =>
+    compare(options, { builds, folder, cleanup }),
+  )
 }
 
 function deadlineMs({ commits, jobs, rounds, seconds }: Options): number {
@@ -110,13 +97,10 @@ function deadlineMs({ commits, jobs, rounds, seconds }: Options): number {
   return commits.length * (PREPARE_DEADLINE_MS + rounds * ROUND_DEADLINE_MS + jobs.length * jobMs)
 }
 
-async function compare(options: Options, cleanup: AsyncDisposableStack): Promise<void> {
-  const { commits, jobs, rounds, seconds } = options
-  const folder = mkdtempSync(join(tmpdir(), 'skein-against-'))
-  // Started by root, a build runs PostgreSQL as another user.
-  chmodSync(folder, 0o755)
-  cleanup.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }))
-  const builds = await prepareBuilds(folder, commits, cleanup)
+type Compared = { builds: readonly Build[]; folder: string; cleanup: Cleanup }
+
+async function compare(options: Options, { builds, folder, cleanup }: Compared): Promise<void> {
+  const { jobs, rounds, seconds } = options
   const samples: Sample[] = []
   const subjects = builds.map((build, index) => new Subject({ build, index, folder, cleanup, samples }))
   const inTurns = async (what: string, measure: (subject: Subject) => Promise<void>) => {

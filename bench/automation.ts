@@ -1,16 +1,22 @@
 /**
- * What the automation of one domain costs another: each row floods triggers, schedules, workflows, results, slots or the queue of runs with
- * one account, and measures the same work of its neighbour idle and beside the flood. A platform for each row: what a flood leaves
- * behind does not touch the next one.
+ * `npm run bench -- automation [row…]`: what the automation of one domain costs another. Each row floods triggers, schedules, workflows, results,
+ * slots or the queue of runs with one account, and measures the same work of its neighbour idle and beside the flood: of the working tree, and
+ * of the build before domains had shares. A new data folder for each row and build: what a flood leaves behind does not touch the next one.
  */
-import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { loadavg } from 'node:os'
 import { join } from 'node:path'
 import { parse } from '@bytecodealliance/jco-transpile/wasm-tools'
-import { logIn, memoryMiB, newDataDir, prepareDevices, removeDataDir, startPlatform } from './platform.ts'
-import type { Platform } from './platform.ts'
+import { WORKING_TREE, startBuild, withBuilds } from './against/builds.ts'
+import type { Build, Cleanup, RunningBuild } from './against/builds.ts'
+import { logIn, memoryMiB, prepareDevices } from './platform.ts'
 import { median, milliseconds, percentile, printTable } from './statistics.ts'
 import type { Row } from './statistics.ts'
 
+/** The last commit at which one account could stop the automation of others. */
+const BEFORE_SHARES = 'f0116fc2'
+/** For one row of one build. */
+const ROW_DEADLINE_MS = 10 * 60_000
 const SETTLE_MS = 1_000
 /** A neighbour is slowed at most by this factor, or to this value, whichever is more. */
 const MAX_FACTOR = 3
@@ -26,9 +32,12 @@ const TRIGGERS = 600
 const MESSAGE_BYTES = 900_000
 const PACK_RECORDS = 9_000
 const PACK_TRIGGERS = 4
+const MANY_TRIGGERS = 10_000
 const OUTPUT_BYTES = 8 * 1024 * 1024
 const OUTPUT_CALLERS = 4
 const MEASURED = 20
+const WARM_UP = 3
+const MAX_REASON_CHARS = 200
 const AT_ONCE = 16
 
 const pause = (durationMs: number) => new Promise<void>((resolve) => setTimeout(resolve, durationMs))
@@ -41,7 +50,8 @@ type Tenant = {
   task(fields?: Record<string, unknown>, file?: string): Promise<string>
 }
 
-type Scene = { platform: Platform; flooding: Tenant; neighbour: Tenant }
+type Subject = Pick<RunningBuild, 'pid' | 'call'> & { dataDir: string }
+type Scene = { platform: Subject; flooding: Tenant; neighbour: Tenant }
 
 const ADD = readFileSync(join(import.meta.dirname, '../examples/add/add.wasm')).toString('base64')
 const ENDLESS = readFileSync(join(import.meta.dirname, '../examples/endless/endless.wasm')).toString('base64')
@@ -59,7 +69,7 @@ const printer = (bytes: number) => `(module
       (local.set $count (i32.add (local.get $count) (i32.const 1)))
       (br_if $again (i32.lt_u (local.get $count) (i32.const ${bytes / 65536}))))))`
 
-async function newTenant(platform: Platform): Promise<Tenant> {
+async function newTenant(platform: Subject): Promise<Tenant> {
   const { owner, domainId, channelId } = await prepareDevices(platform, 1)
   const token = await logIn(platform, owner)
   const call: Tenant['call'] = (method, path, body) => platform.call(method, path, body, token)
@@ -116,6 +126,12 @@ async function repeated(
   return latencies
 }
 
+/** The first calls of a start load what later ones find loaded. */
+async function idleOf(call: () => Promise<unknown>, options?: Repeated): Promise<number[]> {
+  await repeated(call, { count: WARM_UP })
+  return await repeated(call, options)
+}
+
 /** From a message on the channel of the tenant to a run of the task. */
 function triggered({ call, domainId, channelId }: Tenant, taskId: string): () => Promise<void> {
   return async () => {
@@ -160,7 +176,8 @@ async function withCosts<T>({ platform }: Scene, work: () => Promise<T>): Promis
   return { result, costs: { name: '  the platform beside it', figure } }
 }
 
-async function waitingRuns({ flooding, neighbour }: Scene): Promise<Row[]> {
+async function waitingRuns(scene: Scene): Promise<Row[]> {
+  const { flooding, neighbour } = scene
   const waiting = await Promise.all(
     Array.from({ length: MEASURED }, () => neighbour.task({ labels: { zone: 'nowhere' } })),
   )
@@ -171,7 +188,7 @@ async function waitingRuns({ flooding, neighbour }: Scene): Promise<Row[]> {
   }
   const invoked = await neighbour.task()
   const invoke = () => neighbour.call('POST', `/tasks/${invoked}/invoke`, { inputs: [20, 22] })
-  const [idle, idleRefusals] = [await repeated(invoke), await refusals()]
+  const [idle, idleRefusals] = [await idleOf(invoke), await refusals()]
   const tasks: string[] = []
   await forAll(UNFIT_RUNS / CHAIN_STEPS, async (index) => {
     const unfit = Array.from({ length: CHAIN_STEPS }, (_, at) => ({
@@ -184,10 +201,13 @@ async function waitingRuns({ flooding, neighbour }: Scene): Promise<Row[]> {
     tasks.push(...listed.map((task) => task.id))
   })
   let refused = 0
-  await forAll(tasks.length, (index) =>
-    flooding.call('POST', `/tasks/${tasks[index]}/start`).catch(() => (refused += 1)),
-  )
-  const [beside, besideRefusals] = [await repeated(invoke), await refusals()]
+  const { result, costs } = await withCosts(scene, async () => {
+    await forAll(tasks.length, (index) =>
+      flooding.call('POST', `/tasks/${tasks[index]}/start`).catch(() => (refused += 1)),
+    )
+    return { beside: await repeated(invoke), besideRefusals: await refusals() }
+  })
+  const { beside, besideRefusals } = result
   return [
     {
       name: `starts that wait, beside ${(tasks.length - refused).toLocaleString('en')} runs that fit no worker`,
@@ -196,10 +216,12 @@ async function waitingRuns({ flooding, neighbour }: Scene): Promise<Row[]> {
       isReached: besideRefusals === 0,
     },
     compared('  an invocation beside them', idle, beside),
+    costs,
   ]
 }
 
-async function ticks({ flooding, neighbour }: Scene): Promise<Row[]> {
+async function ticks(scene: Scene): Promise<Row[]> {
+  const { flooding, neighbour } = scene
   const id = await neighbour.task({ schedule: '* * * * * *' })
   const counted = async () => {
     const look = async () => ({
@@ -213,9 +235,11 @@ async function ticks({ flooding, neighbour }: Scene): Promise<Row[]> {
     return { runs: runs - before.runs, missed: missed - before.missed }
   }
   const idle = await counted()
-  await forAll(SCHEDULED_TASKS, () => flooding.task({ schedule: '* * * * * *' }))
-  await pause(5_000)
-  const beside = await counted()
+  const { result: beside, costs } = await withCosts(scene, async () => {
+    await forAll(SCHEDULED_TASKS, () => flooding.task({ schedule: '* * * * * *' }))
+    await pause(5_000)
+    return await counted()
+  })
   return [
     {
       name: `ticks in ${TICKS} s, beside ${SCHEDULED_TASKS.toLocaleString('en')} tasks with a schedule of every second`,
@@ -223,6 +247,7 @@ async function ticks({ flooding, neighbour }: Scene): Promise<Row[]> {
       target: `${TICKS} (less one at the edge)`,
       isReached: beside.runs >= TICKS - 1,
     },
+    costs,
   ]
 }
 
@@ -236,7 +261,8 @@ const step = (index: number, previous: string | undefined) => ({
 const chain = (steps: number) =>
   Array.from({ length: steps }, (_, index) => step(index, index === 0 ? undefined : `s${index - 1}`))
 
-async function workflows({ flooding, neighbour }: Scene): Promise<Row[]> {
+async function workflows(scene: Scene): Promise<Row[]> {
+  const { flooding, neighbour } = scene
   const { id } = await neighbour.call<{ id: string }>('POST', '/workflows', {
     domain_id: neighbour.domainId,
     tasks: chain(3),
@@ -246,28 +272,30 @@ async function workflows({ flooding, neighbour }: Scene): Promise<Row[]> {
     await neighbour.call('POST', `/workflows/${id}/start`)
     await waitFor(ended)
   }
-  const idle = await repeated(whole, { count: 10 })
+  const idle = await idleOf(whole, { count: 10 })
   const chains: string[] = []
   await forAll(CHAINS, async () => {
     const body = { domain_id: flooding.domainId, tasks: chain(CHAIN_STEPS) }
     chains.push((await flooding.call<{ id: string }>('POST', '/workflows', body)).id)
   })
   const began = performance.now()
-  for (const one of chains) await flooding.call('POST', `/workflows/${one}/start`)
-  const beside = await repeated(whole, { count: 10 })
+  const { result: beside, costs } = await withCosts(scene, async () => {
+    for (const one of chains) await flooding.call('POST', `/workflows/${one}/start`)
+    return await repeated(whole, { count: 10 })
+  })
   await waitFor(async () => {
     const states = await Promise.all(chains.map((one) => flooding.call<{ state: number }>('GET', `/workflows/${one}`)))
     return states.every(({ state }) => state !== 2)
   })
   const row = compared(`a workflow of 3 steps, beside ${CHAINS} chains of ${CHAIN_STEPS} steps`, idle, beside)
-  return [row, { name: '  the chains', figure: `at most ${milliseconds(performance.now() - began)}` }]
+  return [row, { name: '  the chains', figure: `at most ${milliseconds(performance.now() - began)}` }, costs]
 }
 
 async function output(scene: Scene): Promise<Row[]> {
   const { flooding, neighbour } = scene
   const invoked = await neighbour.task()
   const invoke = () => neighbour.call('POST', `/tasks/${invoked}/invoke`, { inputs: [20, 22] })
-  const idle = await repeated(invoke)
+  const idle = await idleOf(invoke)
   const file = Buffer.from(await parse(printer(OUTPUT_BYTES))).toString('base64')
   const loud = await flooding.task({ name: 'loud', inputs: [], max_output_bytes: OUTPUT_BYTES }, file)
   let [isOver, runs] = [false, 0]
@@ -290,24 +318,27 @@ async function output(scene: Scene): Promise<Row[]> {
   ]
 }
 
-async function endless({ flooding, neighbour }: Scene): Promise<Row[]> {
+async function endless(scene: Scene): Promise<Row[]> {
+  const { flooding, neighbour } = scene
   const invoked = await neighbour.task()
   const invoke = () => neighbour.call('POST', `/tasks/${invoked}/invoke`, { inputs: [20, 22], timeout: '10s' })
-  const idle = await repeated(invoke)
-  for (let run = 0; run < 2; run++) {
-    const id = await flooding.task({ name: 'spin', inputs: [], timeout: '1h' }, ENDLESS)
-    await flooding.call('POST', `/tasks/${id}/start`)
-  }
-  await pause(SETTLE_MS)
-  const beside = await repeated(invoke, { count: 10, durationMs: 30_000 })
-  return [compared('an invocation, beside two endless runs on the only worker (2 slots)', idle, beside)]
+  const idle = await idleOf(invoke)
+  const { result: beside, costs } = await withCosts(scene, async () => {
+    for (let run = 0; run < 2; run++) {
+      const id = await flooding.task({ name: 'spin', inputs: [], timeout: '1h' }, ENDLESS)
+      await flooding.call('POST', `/tasks/${id}/start`)
+    }
+    await pause(SETTLE_MS)
+    return await repeated(invoke, { count: 10, durationMs: 30_000 })
+  })
+  return [compared('an invocation, beside two endless runs on the only worker (2 slots)', idle, beside), costs]
 }
 
 async function largeMessage(scene: Scene): Promise<Row[]> {
   const { flooding, neighbour } = scene
   const listener = await neighbour.task({ inputs: [0], trigger: { channel_id: neighbour.channelId } })
   const message = triggered(neighbour, listener)
-  const idle = await repeated(message)
+  const idle = await idleOf(message)
   await forAll(TRIGGERS, () => flooding.task({ inputs: [0], trigger: { channel_id: flooding.channelId } }))
   await pause(SETTLE_MS)
   const { result: beside, costs } = await withCosts(scene, async () => {
@@ -322,7 +353,7 @@ async function largePack(scene: Scene): Promise<Row[]> {
   const { flooding, neighbour } = scene
   const listener = await neighbour.task({ inputs: [0], trigger: { channel_id: neighbour.channelId } })
   const message = triggered(neighbour, listener)
-  const idle = await repeated(message)
+  const idle = await idleOf(message)
   await forAll(PACK_TRIGGERS, () => flooding.task({ inputs: [0], trigger: { channel_id: flooding.channelId } }))
   await pause(SETTLE_MS)
   const { result: beside, costs } = await withCosts(scene, async () => {
@@ -344,22 +375,69 @@ async function largePack(scene: Scene): Promise<Row[]> {
   ]
 }
 
-export const AUTOMATION_ROWS = { waitingRuns, ticks, workflows, output, endless, largeMessage, largePack }
+async function manyTriggers(scene: Scene): Promise<Row[]> {
+  const { flooding, neighbour } = scene
+  const listener = await neighbour.task({ inputs: [0], trigger: { channel_id: neighbour.channelId } })
+  const message = triggered(neighbour, listener)
+  const idle = await idleOf(message)
+  await forAll(MANY_TRIGGERS, () => flooding.task({ inputs: [0], trigger: { channel_id: flooding.channelId } }))
+  await pause(SETTLE_MS)
+  const { result: beside, costs } = await withCosts(scene, async () => {
+    await flooding.call('POST', `/m/${flooding.domainId}/c/${flooding.channelId}`, [{ n: 'value', v: 1 }])
+    return await repeated(message, { durationMs: 40_000 })
+  })
+  return [
+    compared(`a trigger, beside one message to ${MANY_TRIGGERS.toLocaleString('en')} triggers`, idle, beside),
+    costs,
+  ]
+}
 
-/** Measures some of the rows, each on a platform of its own. */
-export async function benchAutomation(
-  names: readonly (keyof typeof AUTOMATION_ROWS)[] = Object.keys(AUTOMATION_ROWS) as (keyof typeof AUTOMATION_ROWS)[],
-): Promise<void> {
-  const rows: Row[] = []
-  for (const name of names) {
-    const dataDir = newDataDir()
-    try {
-      await using platform = await startPlatform(dataDir, { SKEIN_WORKER_SLOTS: '2' })
-      const [flooding, neighbour] = [await newTenant(platform), await newTenant(platform)]
-      rows.push(...(await AUTOMATION_ROWS[name]({ platform, flooding, neighbour })))
-    } finally {
-      removeDataDir(dataDir)
-    }
+const ROWS = { largeMessage, manyTriggers, largePack, ticks, workflows, output, endless, waitingRuns }
+type RowName = keyof typeof ROWS
+
+/** Returns the status with which the process should exit. Without names, all rows are measured. */
+export async function benchAutomation(names: readonly string[] = []): Promise<number> {
+  const unknown = names.filter((name) => !Object.hasOwn(ROWS, name))
+  if (unknown.length > 0) {
+    process.stderr.write(`no row ${unknown.join(', ')}; there are ${Object.keys(ROWS).join(', ')}\n`)
+    return 2
   }
-  printTable('Shares of automation: a neighbour, idle and beside a flood', rows)
+  const wanted = (Object.keys(ROWS) as RowName[]).filter((name) => names.length === 0 || names.includes(name))
+  const deadlineMs = 2 * (wanted.length + 1) * ROW_DEADLINE_MS
+  return await withBuilds({ commits: [BEFORE_SHARES, WORKING_TREE], deadlineMs }, async (builds, folder, cleanup) => {
+    for (const name of wanted) {
+      const rows: Row[] = []
+      for (const build of builds) rows.push(...(await measured(name, { build, folder, cleanup })))
+      printTable(
+        `Shares of automation (${name}): a neighbour, idle and beside a flood; load ${loadavg()[0]?.toFixed(1)}`,
+        rows,
+      )
+    }
+  })
+}
+
+/** A build that cannot do it says so: an older one may lack what the row uses. */
+async function measured(
+  name: RowName,
+  { build, folder, cleanup }: { build: Build; folder: string; cleanup: Cleanup },
+): Promise<Row[]> {
+  const dataDir = join(folder, `${name}-${build.name.replaceAll(' ', '-')}`)
+  const named = (row: Row): Row => ({
+    ...row,
+    name: row.name.startsWith(' ') ? row.name : `${build.name}: ${row.name}`,
+  })
+  try {
+    await using running = await startBuild(build, dataDir, cleanup, {
+      SKEIN_WORKER_SLOTS: '2',
+      SKEIN_LOG_LEVEL: 'warn',
+    })
+    const platform = { pid: running.pid, call: running.call, dataDir }
+    const [flooding, neighbour] = [await newTenant(platform), await newTenant(platform)]
+    const rows = await ROWS[name]({ platform, flooding, neighbour })
+    return rows.map(named)
+  } catch (error) {
+    return [named({ name, figure: `failed: ${(error as Error).message.slice(0, MAX_REASON_CHARS)}` })]
+  } finally {
+    rmSync(dataDir, { recursive: true, force: true, maxRetries: 5 })
+  }
 }

@@ -1,5 +1,4 @@
 /** What the `invoke` of one domain costs beside thousands of queued runs of another share, and what fair turns cost these runs. */
-import { benchAutomation } from './automation.ts'
 import { logIn, newDataDir, prepareDevices, removeDataDir, startPlatform } from './platform.ts'
 import { median, milliseconds, perSecond, percentile, printTable } from './statistics.ts'
 
@@ -73,5 +72,4 @@ export async function benchFairness(): Promise<void> {
   } finally {
     removeDataDir(dataDir)
   }
-  await benchAutomation()
 }

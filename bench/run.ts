@@ -1,9 +1,11 @@
 /**
  * `npm run bench [-- name…]`: prints figures, medians of repeated runs, as ratios against a floor of the same run (docs/performance.md).
- * `npm run bench -- against <commit>` compares two versions of the product instead.
+ * `npm run bench -- against <commit>` compares two versions of the product instead, and `npm run bench -- automation [row…]` measures some rows
+ * of `fairness`.
  */
 import { benchAccess } from './access.ts'
 import { benchAgainst } from './against.ts'
+import { benchAutomation } from './automation.ts'
 import { benchBacklog } from './backlog.ts'
 import { benchBackup } from './backup.ts'
 import { benchBatches } from './batches.ts'
@@ -54,6 +56,7 @@ const BENCHES = {
   fairness: async () => {
     await benchFairness()
     await benchFairnessOfRequests()
+    await benchAutomation()
   },
   'fairness-web': benchFairnessOfRequests,
   triggers: benchTriggers,
@@ -75,10 +78,11 @@ const LONG = new Set(['backlog', 'capacity', 'effects', 'filters', 'languages', 
 
 const wanted = process.argv.slice(2)
 if (wanted[0] === 'against') process.exit(await benchAgainst(wanted.slice(1)))
+if (wanted[0] === 'automation') process.exit(await benchAutomation(wanted.slice(1)))
 const unknown = wanted.filter((name) => !(name in BENCHES))
 if (unknown.length > 0) {
   process.stderr.write(
-    `no bench ${unknown.join(', ')}; there are ${Object.keys(BENCHES).join(', ')}, and "against <commit>"\n`,
+    `no bench ${unknown.join(', ')}; there are ${Object.keys(BENCHES).join(', ')}, "against <commit>" and "automation [row…]"\n`,
   )
   process.exit(2)
 }

@@ -5,7 +5,18 @@
 import { execFile, spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, openSync, readFileSync, readdirSync, rmSync, symlinkSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { promisify } from 'node:util'
@@ -39,8 +50,42 @@ const git = async (...args: string[]) => (await run('git', args, { cwd: ROOT }))
 /** What is removed or ended, in reverse order, however the comparison ends. */
 export type Cleanup = Pick<AsyncDisposableStack, 'defer' | 'use'>
 
+/**
+ * Compares builds in a folder that is removed afterwards, also if the comparison is interrupted or exceeds the deadline. Returns the status with
+ * which the process should exit at once: the load of an interrupted job may still wait.
+ */
+export async function withBuilds(
+  { commits, deadlineMs }: { commits: readonly string[]; deadlineMs: number },
+  compare: (builds: readonly Build[], folder: string, cleanup: Cleanup) => Promise<void>,
+): Promise<number> {
+  const cleanup = new AsyncDisposableStack()
+  const interrupted = Promise.withResolvers<never>()
+  const interrupt = (reason: string) => () => interrupted.reject(new Error(reason))
+  const onSignal = interrupt('interrupted')
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal).on('SIGHUP', onSignal)
+  const timer = setTimeout(interrupt('the comparison takes too long'), deadlineMs)
+  const work = async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'skein-against-'))
+    // Started by root, a build runs PostgreSQL as another user.
+    chmodSync(folder, 0o755)
+    cleanup.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }))
+    await compare(await prepareBuilds(folder, commits, cleanup), folder, cleanup)
+  }
+  try {
+    await Promise.race([work(), interrupted.promise])
+    return 0
+  } catch (error) {
+    process.stderr.write(`${(error as Error).message}\nstopping the builds and removing their folders\n`)
+    return 1
+  } finally {
+    clearTimeout(timer)
+    process.off('SIGINT', onSignal).off('SIGTERM', onSignal).off('SIGHUP', onSignal)
+    await cleanup.disposeAsync()
+  }
+}
+
 /** Checks the commits out into the folder. Rejects if one is unknown. */
-export async function prepareBuilds(folder: string, commits: readonly string[], cleanup: Cleanup): Promise<Build[]> {
+async function prepareBuilds(folder: string, commits: readonly string[], cleanup: Cleanup): Promise<Build[]> {
   const builds: Build[] = []
   for (const commit of commits) {
     if (commit === WORKING_TREE) builds.push({ name: 'working tree', folder: ROOT })
@@ -110,7 +155,12 @@ function startCommand(folder: string): string {
 }
 
 /** Starts the build with this data folder; `cleanup` stops it if the caller does not. */
-export async function startBuild(build: Build, dataDir: string, cleanup: Cleanup): Promise<RunningBuild> {
+export async function startBuild(
+  build: Build,
+  dataDir: string,
+  cleanup: Cleanup,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<RunningBuild> {
   const [port, managerPort, grpcPort, proxyPort, mqttPort] = [
     await freePort(),
     await freePort(),
@@ -139,6 +189,7 @@ export async function startBuild(build: Build, dataDir: string, cleanup: Cleanup
       SKEIN_COAP_PORT: '0',
       SKEIN_SERVICE_PORTS: 'false',
       SKEIN_USERS_UNIQUE_NAMES: 'false',
+      ...environment,
     },
   })
   let stopping: Promise<void> | undefined
