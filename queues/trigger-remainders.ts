@@ -41,14 +41,19 @@ export async function listRemainders(db: Queryable, limit: number): Promise<numb
   return rows.map(({ key }) => key)
 }
 
-/** Locks a remainder until the transaction ends; undefined also while another process hands it out. */
+/**
+ * Locks a remainder until the transaction ends; undefined also while another process hands it out. The lock is none of a row, which would be a
+ * write: later messages of all domains are settled while the step reads.
+ */
 export async function lockRemainder(tx: Transaction, key: number): Promise<StoredRemainder | undefined> {
+  const { rows: locks } = await sql<{ is_locked: boolean }>`
+    SELECT pg_try_advisory_xact_lock(hashtextextended(${`trigger remainder ${key}`}, 0)) AS is_locked`.execute(tx)
+  if (locks[0]?.is_locked !== true) return undefined
+  // Another statement: it sees what the process before has handed out.
   const { rows } = await sql<Omit<StoredRemainder, 'position'> & { xid: string; seq: number }>`
     SELECT r.channel_key AS "channelKey", c.id AS "channelId", r.xid::text AS xid, r.seq, r.arrived_at AS "arrivedAt",
         r.after_task_key AS "afterTaskKey"
-      FROM trigger_remainders r JOIN channels c ON c.key = r.channel_key WHERE r.key = ${key} FOR NO KEY UPDATE OF r SKIP LOCKED`.execute(
-    tx,
-  )
+      FROM trigger_remainders r JOIN channels c ON c.key = r.channel_key WHERE r.key = ${key}`.execute(tx)
   const [row] = rows
   if (row === undefined) return undefined
   const { xid, seq, ...found } = row
