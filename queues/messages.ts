@@ -2,6 +2,7 @@
  * `task_messages`: messages that start runs. The platform adds messages that match a trigger, in the transaction of its position in the
  * changelog, and pages of replays; a manager processes them. Task and origin identify a row, so that a repeated insert has no effect.
  */
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Bus } from '#core/bus/index.ts'
 import { jsonArray } from '#core/database/index.ts'
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
@@ -27,7 +28,7 @@ const TABLE = 'task_messages'
  * Messages that a manager has in progress. A domain has a part of them, so that the next message of another one is taken at once and waits for
  * few starts before it. A domain alone starts as many runs as with all of them: a step is taken while the one before is started.
  */
-const IN_PROGRESS = { maxInProgress: 500, maxOfDomain: 100, maxOfStep: 50 } as const
+const IN_PROGRESS = { maxInProgress: 500, maxOfDomain: 50, maxOfStep: 25 } as const
 /** The oldest due rows that a look compares: of later ones, only those are known that became due since the last look. */
 const MAX_COMPARED = 20_000
 /** Rows of a domain that one look returns. */
@@ -305,16 +306,22 @@ export function startMessageReader({ database, bus, intervalMs, start, onDropped
     async take() {
       if (!waiting.hasNext || monotonicMs() - (last?.ms ?? -Infinity) >= LOOK_MS) await look()
       const taken = waiting.take()
-      if (taken.length === 0) return false
+      if (taken.length === 0) {
+        // Everything that is known waits for the end of a step.
+        if (!waiting.hasWaiting || steps.size === 0) return false
+        await Promise.race([...steps, pause(LOOK_MS)])
+        return true
+      }
       try {
         const { rows } = await takeRows(taken).execute(db)
         // The next messages are taken meanwhile.
-        begin(taken, rows)
+        if (rows.length > 0) begin(taken, rows)
+        else waiting.end(taken)
       } catch (error) {
         waiting.end(taken)
         throw error
       }
-      return waiting.hasNext
+      return waiting.hasWaiting
     },
   })
   return {

@@ -13,6 +13,7 @@ test('a domain with thousands of messages has its share in progress, and the nex
   expect(waiting.take()).toEqual([1, 2, 3])
   expect(waiting.take()).toEqual([4])
   expect(waiting.hasNext).toBe(false)
+  expect(waiting.hasWaiting).toBe(true)
   waiting.add([due(OTHER, [20_000])], false)
   expect(waiting.hasNext).toBe(true)
   expect(waiting.take()).toEqual([20_000])

@@ -39,6 +39,11 @@ export class WaitingMessages {
     return this.#inProgress.size < this.#limits.maxInProgress && this.#next() !== undefined
   }
 
+  /** Whether messages are known that no step has taken, also if their domains have their share in progress. */
+  get hasWaiting(): boolean {
+    return this.#domains.values().some(({ waiting }) => waiting.size > 0)
+  }
+
   /** Adds what a look has found. `isWhole`: it has looked at all messages, and not at those alone that have become due since the last one. */
   add(found: readonly DueMessages[], isWhole: boolean): void {
     if (isWhole) for (const domain of this.#domains.values()) domain.isCut = false
