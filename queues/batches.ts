@@ -16,8 +16,13 @@ import { MAX_WAITING } from './triggers.ts'
 import type { Ordering } from './triggers.ts'
 
 const TOPIC = 'task_batches'
-/** Tasks of one round. */
+/** Tasks of one round, in all and of one domain. */
 const MAX_TASKS = 100
+const MAX_TASKS_OF_DOMAIN = 50
+/** Tasks whose messages are given to runs at the same time. */
+const MAX_CLAIMING = 4
+/** Rounds whose runs are being started while the next round gives messages to runs. */
+const MAX_STARTING = 4
 /** Runs that are looked after in one round. */
 const MAX_CHECKED = 500
 /** The time after which another manager starts the run of a dead one. */
@@ -93,7 +98,7 @@ const WAITING_TASKS = sql`
   placed AS (
     SELECT t.key, row_number() OVER (PARTITION BY t.domain_key ORDER BY random()) AS place
       FROM waiting JOIN tasks t ON t.key = waiting.task_key WHERE t.paused_at IS NULL)
-  SELECT key FROM placed ORDER BY place, random() LIMIT ${MAX_TASKS}`
+  SELECT key FROM placed WHERE place <= ${MAX_TASKS_OF_DOMAIN} ORDER BY place, random() LIMIT ${MAX_TASKS}`
 
 const TASK_COLUMNS = sql`t.key AS "taskKey", t.id AS "taskId", t.name AS "taskName", t.domain_id AS "domainId", t.user_key AS "userKey", t.function,
   json_array_length(t.inputs) AS "inputCount", d.exports, g.batch, g.ordering`
@@ -335,7 +340,22 @@ export function startBatchReader({ database, bus, intervalMs, plan, newId, ...op
     return await readBatches(db, of('missing'))
   }
 
-  return startQueueReader({
+  /** Gives messages of waiting tasks to runs, the first task of each domain before the second one of any. */
+  async function claimAll(): Promise<MessageBatch[]> {
+    const { rows } = await WAITING_TASKS.execute(db)
+    const tasks = (rows as { key: number }[]).values()
+    const batches: MessageBatch[] = []
+    const claimSome = async () => {
+      for (const { key } of tasks) batches.push(...(await database.transaction((tx) => claim(tx, key, plan, newId))))
+    }
+    const claiming = await Promise.allSettled(Array.from({ length: MAX_CLAIMING }, claimSome))
+    // What was given to runs is started in any case.
+    for (const one of claiming) if (one.status === 'rejected') onError(one.reason)
+    return batches
+  }
+
+  const starting = new Set<Promise<void>>()
+  const reader = startQueueReader({
     database,
     bus,
     table: TOPIC,
@@ -343,12 +363,20 @@ export function startBatchReader({ database, bus, intervalMs, plan, newId, ...op
     intervalMs,
     onError,
     async take() {
-      const batches = await lookAfter()
-      const { rows } = await WAITING_TASKS.execute(db)
-      for (const { key } of rows as { key: number }[])
-        batches.push(...(await database.transaction((tx) => claim(tx, key, plan, newId))))
-      await start(batches)
+      const batches = [...(await lookAfter()), ...(await claimAll())]
+      if (batches.length === 0) return false
+      const begun = start(batches)
+        .catch(onError)
+        .finally(() => starting.delete(begun))
+      starting.add(begun)
+      if (starting.size >= MAX_STARTING) await Promise.race(starting)
       return false
     },
   })
+  return {
+    async stop() {
+      await reader.stop()
+      await Promise.all(starting)
+    },
+  }
 }
