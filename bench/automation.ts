@@ -3,6 +3,7 @@
  * slots or the queue of runs with one account, and measures the same work of its neighbour idle and beside the flood: of the working tree, and
  * of the build before domains had shares. A new data folder for each row and build: what a flood leaves behind does not touch the next one.
  */
+import { randomBytes } from 'node:crypto'
 import { existsSync, readFileSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
@@ -342,7 +343,8 @@ async function largeMessage(scene: Scene): Promise<Row[]> {
   await forAll(TRIGGERS, () => flooding.task({ inputs: [0], trigger: { channel_id: flooding.channelId } }))
   await pause(SETTLE_MS)
   const { result: beside, costs } = await withCosts(scene, async () => {
-    const record = { n: 'text', vs: 'x'.repeat(MESSAGE_BYTES) }
+    // PostgreSQL cannot compress it.
+    const record = { n: 'text', vs: randomBytes((MESSAGE_BYTES * 3) / 4).toString('base64') }
     await flooding.call('POST', `/m/${flooding.domainId}/c/${flooding.channelId}`, [record])
     return await repeated(message, { durationMs: 40_000 })
   })
