@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { parse } from '@bytecodealliance/jco-transpile/wasm-tools'
 import { WORKING_TREE, startBuild, withBuilds } from './against/builds.ts'
 import type { Build, Cleanup, RunningBuild } from './against/builds.ts'
-import { logIn, memoryMiB, prepareDevices } from './platform.ts'
+import { logIn, prepareDevices, privateMemoryMiB } from './platform.ts'
 import { median, milliseconds, percentile, printTable } from './statistics.ts'
 import type { Row } from './statistics.ts'
 
@@ -169,9 +169,9 @@ const mebibytes = (bytes: number) => `${(bytes / 1024 / 1024).toFixed(0)} MiB`
 
 /** Memory and disk that a flood took, beside a measurement. */
 async function withCosts<T>({ platform }: Scene, work: () => Promise<T>): Promise<{ result: T; costs: Row }> {
-  const [memory, disk] = [memoryMiB(platform.pid), diskBytes(platform.dataDir)]
+  const [memory, disk] = [privateMemoryMiB(platform.pid), diskBytes(platform.dataDir)]
   let most = memory
-  const watching = setInterval(() => (most = Math.max(most, memoryMiB(platform.pid))), 500)
+  const watching = setInterval(() => (most = Math.max(most, privateMemoryMiB(platform.pid))), 500)
   const result = await work().finally(() => clearInterval(watching))
   const figure = `memory ${memory.toFixed(0)} MiB, then up to ${most.toFixed(0)} MiB; disk ${mebibytes(diskBytes(platform.dataDir) - disk)} more`
   return { result, costs: { name: '  the platform beside it', figure } }

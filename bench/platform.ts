@@ -159,6 +159,21 @@ export function memoryMiBByRole(pid: number): Record<string, number> {
   })
 }
 
+/** The size of a page of memory (Linux). */
+const PAGE_BYTES = 4096
+
+/**
+ * Memory of all processes of the platform that they do not share. Unlike the proportional set size, it is a counter of the kernel: reading it while
+ * the platform is measured does not stop its processes.
+ */
+export function privateMemoryMiB(pid: number): number {
+  const byRole = sumByRole(pid, (member) => {
+    const [, resident = 0, shared = 0] = readFileSync(`/proc/${member}/statm`, 'utf8').split(' ').map(Number)
+    return ((resident - shared) * PAGE_BYTES) / 1024 / 1024
+  })
+  return Object.values(byRole).reduce((sum, each) => sum + each, 0)
+}
+
 /** The tick of the kernel's clock that counts CPU time (Linux). */
 const TICK_MS = 10
 
