@@ -96,6 +96,7 @@ const IDLE_CONNECTION_MS = 5_000
 const WRITE = /\b(INSERT INTO|DELETE FROM|MERGE INTO|UPDATE (?!OF\b|SKIP\b|NOWAIT\b)["\w])/i
 
 const INT8 = 20
+const INT8_ARRAY: number = 1016
 const JSON_TEXT = 114
 const JSONB = 3802
 const TIMESTAMPTZ = 1184
@@ -106,11 +107,18 @@ function parseInt8(text: string): number {
   return value
 }
 
+/** `pg` reads the elements as texts, which equal no key. */
+const parseInt8Array = (text: string): (number | null)[] =>
+  (pg.types.getTypeParser(INT8_ARRAY, 'text')(text) as (string | null)[]).map((element) =>
+    element === null ? null : parseInt8(element),
+  )
+
 /** The parsers of `pg` for text and binary, after our own. Binary results are not requested. */
 const types = {
   getTypeParser(oid: number, format?: 'text' | 'binary') {
     if (format !== 'binary') {
       if (oid === INT8) return parseInt8
+      if (oid === INT8_ARRAY) return parseInt8Array
       // Numbers of metadata and other free JSON are not rounded.
       if (oid === JSON_TEXT || oid === JSONB) return parseWithExactIntegers
       if (oid === TIMESTAMPTZ) return (text: string) => text

@@ -54,6 +54,14 @@ test('a query reads int8 as a checked integer and timestamptz as UTC text with m
   await expect(sql`SELECT 9007199254740992::bigint AS n`.execute(database.db)).rejects.toThrow('2^53')
 })
 
+test('a query reads an array of int8 as checked integers', async () => {
+  const read = async (text: string) =>
+    (await sql<{ found: unknown }>`SELECT ${text}::bigint[] AS found`.execute(database.db)).rows[0]?.found
+  expect(await read('{1,NULL,-9007199254740991}')).toEqual([1, null, -9007199254740991])
+  expect(await read('{}')).toEqual([])
+  await expect(read('{9007199254740993}')).rejects.toThrow('2^53')
+})
+
 test('a backend killed between two statements of a transaction is one error, and the next transaction works', async () => {
   const refusal = await refusalOf(
     database.transaction(async (tx) => {
