@@ -12,8 +12,8 @@ import type { Pause, Rounds } from '#core/rounds.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { LiveMessage } from './live-message.ts'
-import type { StoredBatch } from './stored.ts'
-import { loadMessages } from './stored.ts'
+import type { Edge, StoredBatch } from './stored.ts'
+import { loadBetween, loadMessages } from './stored.ts'
 
 /** How long a message waits for a consumer that is behind; the changelog is kept a day longer. */
 export const MAX_WAIT_DAYS = 7
@@ -22,8 +22,10 @@ const MAX_WAIT_SECONDS = MAX_WAIT_DAYS * 86_400
 const LOOKS = [200, 1_800] as const
 /** Batches whose channels are asked for at once. */
 const MAX_BATCHES = 2_000
-/** Batches with messages of the channel that are loaded at a time. */
+/** Batches that are loaded at a time. */
 const LOADED_BATCHES = 50
+/** Larger than the number of any message of a batch. */
+const MAX_MESSAGE = 2 ** 31 - 1
 /** Each further look is at as many times the batches of the last one. */
 const LOOK_GROWTH = 4
 /** Payloads of what one step takes, in bytes; the last may exceed it. */
@@ -109,39 +111,59 @@ type Through = {
   channels: ReadonlyMap<number, string>
   /** `left`: this message and all later ones stay where they are. */
   judge: (message: LiveMessage) => 'done' | 'left'
-  /** At first, only as many batches are looked through as have this many messages, of all channels. */
+  /** Messages of all channels that are loaded at a time. Infinity: it is asked first which batches have messages of the channels. */
   firstMessages: number
 }
 
 /**
  * Judges the messages of the channels in these batches from the place on, in order. Returns the message that is left, if any. Where the channels
- * have most of the messages, the first batches have enough of them; the others are not looked through.
+ * have most of the messages, the first ones are enough; only then is it asked which of the others have any.
  */
 async function readThrough(
   tx: Transaction,
   { rows, place, channels, judge, firstMessages }: Through,
 ): Promise<LiveMessage | undefined> {
-  let size = batchesWith(rows, firstMessages)
-  for (let at = 0; at < rows.length; at += size, size *= LOOK_GROWTH) {
+  let from: Edge = place
+  const readPart = async ({ rows: some, to }: Part): Promise<LiveMessage | undefined> => {
+    const messages = await loadBetween(tx, await withEnvelopes(tx, some), channels, [from, to])
+    from = to
+    return messages.find((message) => judge(message) === 'left')
+  }
+  const first = partOf(rows, from, firstMessages)
+  const hasFirst = firstMessages < Infinity && first.rows.length > 0
+  const left = hasFirst ? await readPart(first) : undefined
+  if (left !== undefined) return left
+  let size = Math.max(first.rows.length, 1)
+  for (let at = hasFirst ? first.end : 0; at < rows.length; at += size, size *= LOOK_GROWTH) {
     const some = rows.slice(at, at + size)
     const wanted = await batchesOf(tx, [...channels.keys()], some)
-    const found = some.filter(({ position }) => wanted.has(position.seq))
-    for (let loaded = 0; loaded < found.length; loaded += LOADED_BATCHES) {
-      const batches = await withEnvelopes(tx, found.slice(loaded, loaded + LOADED_BATCHES))
-      for (const message of await loadMessages(tx, batches, channels)) {
-        if (message.batchSeq === place.seq && message.index < place.message) continue
-        if (judge(message) === 'left') return message
-      }
+    let found = some.filter(({ position }) => wanted.has(position.seq))
+    while (found.length > 0) {
+      const part = partOf(found, from, firstMessages)
+      const leftHere = await readPart(part)
+      if (leftHere !== undefined) return leftHere
+      found = found.slice(part.end)
     }
   }
   return undefined
 }
 
-/** How many of these batches have as many messages together, at most `LOADED_BATCHES`. */
-function batchesWith(rows: readonly LogRow[], messages: number): number {
-  let sum = 0
-  const last = rows.findIndex((row) => (sum += row['messages'] as number) >= messages)
-  return last === -1 ? LOADED_BATCHES : Math.min(last + 1, LOADED_BATCHES)
+/** Rows of the log, up to an edge in the last of them. `end`: the number of the rows that are complete. */
+type Part = { rows: readonly LogRow[]; to: Edge; end: number }
+
+/** The first of these batches that have as many messages after the edge, of the last batch only those that are wanted; at most `LOADED_BATCHES`. */
+function partOf(rows: readonly LogRow[], from: Edge, messages: number): Part {
+  let [left, end, to] = [messages, 0, from]
+  for (const { position, ...row } of rows.slice(0, LOADED_BATCHES)) {
+    if (left === 0) break
+    const begin = position.seq === from.seq ? from.message : 0
+    const count = Math.max((row['messages'] as number) - begin, 0)
+    if (count > left) return { rows: rows.slice(0, end + 1), to: { seq: position.seq, message: begin + left }, end }
+    left -= count
+    to = { seq: position.seq, message: MAX_MESSAGE }
+    end++
+  }
+  return { rows: rows.slice(0, end), to, end }
 }
 
 export type ForwardReading = Omit<Through, 'rows'>
