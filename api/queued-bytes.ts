@@ -2,7 +2,7 @@
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { boundQueuedBytes, readQueuedBytes } from './automation/index.ts'
-import { DOUBT_TABLE, readDoubtBytes } from './consumers/index.ts'
+import { DOUBT_TABLES, readDoubtBytes } from './consumers/index.ts'
 import { DomainMeter, FullDomains } from './identity/index.ts'
 import type { Quotas } from './identity/index.ts'
 import { NOTIFICATION_TABLE, readNotificationBytes } from './provisioning/index.ts'
@@ -24,7 +24,7 @@ export function createFullDomains(
   const limitOf = (domainKey: number) => quotas.ofDomain(domainKey, NAME)
   // A domain that may have more than all domains have together is not full, and its rows are not read.
   const readNear = async (domainKeys: readonly number[]) => {
-    const bound = await boundQueuedBytes(db, [NOTIFICATION_TABLE, DOUBT_TABLE])
+    const bound = await boundQueuedBytes(db, [NOTIFICATION_TABLE, ...DOUBT_TABLES])
     const near = domainKeys.filter((key) => (limitOf(key) ?? Infinity) <= bound)
     return near.length === 0 ? new Map<number, number>() : await read(near)
   }

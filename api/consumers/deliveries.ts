@@ -8,6 +8,8 @@ import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { Order } from './order.ts'
+import { HAS_OLDER_NODES, insertDeliveries, insertPage, sorted } from './pages.ts'
+import type { NewDelivery } from './pages.ts'
 import { comparePlaces, formatPlace } from './place.ts'
 import type { Place } from './place.ts'
 import type { Consumer } from './repository.ts'
@@ -37,15 +39,16 @@ const KEYS: Readonly<Record<Order, Sql>> = {
   none: sql`''`,
 }
 
-/** A message that a step has read: `attempts` 1 if it is delivered, 0 if it is held back. */
-export type NewDelivery = Omit<DeliveryRow, 'arrivedAt'> & { arrivedAtSeconds: number }
-
 export type Doubt = {
   /** Delivered and not acknowledged. */
   inFlight: number
   held: number
   /** Delivered as often as is allowed, and due. */
   exhausted: number
+  /** Pages that were not acknowledged in time: they are to be unpacked first. */
+  overduePages: number
+  /** New messages may be stored as a page. */
+  hasPages: boolean
   /** The time, in epoch seconds, at which the next message becomes due. */
   nextDueSeconds: number | null
   /** Keys of messages that are not due: their later messages are held back. */
@@ -66,14 +69,18 @@ export async function findDoubt(
     WITH open AS MATERIALIZED (
       SELECT xid, seq, message, channel_key, publisher_id, arrived_at, attempts, due_at, ${KEYS[order]} AS k, due_at > clock_timestamp() AS is_waiting
         FROM message_consumer_deliveries WHERE consumer_key = ${key} AND dead_at IS NULL),
-    counts AS (SELECT count(*) FILTER (WHERE attempts > 0) AS in_flight, count(*) FILTER (WHERE attempts = 0) AS held,
-      count(*) FILTER (WHERE NOT is_waiting AND ${isExhausted}) AS exhausted, min(due_at) FILTER (WHERE is_waiting) AS next_due FROM open),
-    busy AS (SELECT DISTINCT k FROM open WHERE is_waiting AND ${order !== 'none'}),
+    pages AS MATERIALIZED (SELECT messages, due_at, due_at > clock_timestamp() AS is_waiting, order_keys FROM message_consumer_pages
+      WHERE consumer_key = ${key}),
+    paged AS (SELECT coalesce(sum(messages), 0)::bigint AS messages, count(*) FILTER (WHERE NOT is_waiting) AS overdue, min(due_at) AS next_due FROM pages),
+    counts AS (SELECT (SELECT messages FROM paged) + count(*) FILTER (WHERE attempts > 0) AS in_flight, count(*) FILTER (WHERE attempts = 0) AS held,
+      count(*) FILTER (WHERE NOT is_waiting AND ${isExhausted}) AS exhausted,
+      least(min(due_at) FILTER (WHERE is_waiting), (SELECT next_due FROM paged)) AS next_due FROM open),
+    busy AS (SELECT k FROM open WHERE is_waiting AND ${order !== 'none'} UNION SELECT unnest(order_keys) FROM pages WHERE ${order !== 'none'}),
     free AS (SELECT *, count(*) FILTER (WHERE attempts = 0) OVER (ORDER BY xid, seq, message) AS fresh FROM open
       WHERE NOT is_waiting AND ${isFree}),
     due AS (SELECT * FROM free, counts WHERE attempts > 0 OR fresh <= ${maxInFlight} - counts.in_flight
       ORDER BY xid, seq, message LIMIT ${limit})
-    SELECT in_flight AS "inFlight", held, exhausted, extract(epoch FROM next_due)::float8 AS "nextDueSeconds",
+    SELECT in_flight AS "inFlight", held, exhausted, (SELECT overdue FROM paged) AS "overduePages", NOT ${HAS_OLDER_NODES} AS "hasPages", extract(epoch FROM next_due)::float8 AS "nextDueSeconds",
       (SELECT coalesce(json_agg(k), '[]') FROM busy) AS busy,
       (SELECT coalesce(json_agg(json_build_object('xid', xid::text, 'seq', seq, 'message', message, 'channelKey', channel_key,
         'publisherId', publisher_id, 'arrivedAt', arrived_at, 'attempts', attempts) ORDER BY xid, seq, message), '[]') FROM due) AS due
@@ -122,12 +129,6 @@ const rowsOf = (key: number, given: readonly Place[], isMeant: Sql): Sql => sql`
     CROSS JOIN LATERAL (SELECT d.ctid AS tid, d.xid, d.seq, d.message FROM message_consumer_deliveries d
       WHERE d.consumer_key = ${key} AND d.xid = g.xid::xid8 AND d.seq = g.seq AND d.message = g.message AND ${isMeant} FOR UPDATE) d)`
 
-/** Sorts the places and removes duplicates. */
-const sorted = (given: readonly Place[]): Place[] =>
-  given
-    .toSorted(comparePlaces)
-    .filter((place, index, all) => index === 0 || comparePlaces(place, all[index - 1] as Place) !== 0)
-
 const column = <T>(rows: readonly T[], read: (row: T) => unknown) => rows.map(read)
 const xids = (places: readonly Place[]) => column(places, ({ xid }) => xid.toString())
 const places = (given: readonly Place[]) =>
@@ -138,6 +139,8 @@ export type Progress = {
   again: readonly Place[]
   /** Delivered for the first time. */
   fresh: readonly NewDelivery[]
+  /** They are stored as a page. */
+  isPage: boolean
   /** Held back by earlier messages. */
   held: readonly NewDelivery[]
   /** Messages in doubt that are no longer stored. */
@@ -151,23 +154,18 @@ export type Progress = {
 /** Stores what a step delivered, held back and passed, in one statement. */
 export async function storeProgress(
   tx: Transaction,
-  { key, ackWaitMs }: Pick<Consumer, 'key' | 'ackWaitMs'>,
-  { again, fresh, held, gone, place, behindSinceSeconds, expired }: Progress,
+  consumer: Pick<Consumer, 'key' | 'ackWaitMs' | 'order'>,
+  { again, fresh, isPage, held, gone, place, behindSinceSeconds, expired }: Progress,
 ): Promise<void> {
-  const made = [...fresh, ...held]
+  const { key, ackWaitMs } = consumer
   const dueAt = sql`clock_timestamp() + ${ackWaitMs}::float8 * interval '1 millisecond'`
   await sql`
     WITH again AS (UPDATE message_consumer_deliveries SET attempts = attempts + 1, due_at = ${dueAt}
         WHERE ctid = ANY (ARRAY(SELECT tid FROM ${rowsOf(key, sorted(again), sql`true`)} AS found))),
       gone AS (DELETE FROM message_consumer_deliveries
         WHERE ctid = ANY (ARRAY(SELECT tid FROM ${rowsOf(key, sorted(gone), sql`true`)} AS found))),
-      made AS (INSERT INTO message_consumer_deliveries (consumer_key, xid, seq, message, channel_key, publisher_id, arrived_at, attempts, due_at)
-        SELECT ${key}, g.xid::xid8, g.seq, g.message, g.channel_key, g.publisher_id, to_timestamp(g.arrived_at), g.attempts,
-            CASE WHEN g.attempts = 0 THEN '-infinity' ELSE ${dueAt} END
-          FROM unnest(${xids(made)}::text[], ${column(made, ({ seq }) => seq)}::bigint[], ${column(made, ({ message }) => message)}::int[],
-            ${column(made, ({ channelKey }) => channelKey)}::bigint[], ${column(made, ({ publisherId }) => publisherId)}::text[],
-            ${column(made, ({ arrivedAtSeconds }) => arrivedAtSeconds)}::float8[], ${column(made, ({ attempts }) => attempts)}::int[])
-            AS g (xid, seq, message, channel_key, publisher_id, arrived_at, attempts))
+      page AS (${isPage ? insertPage(consumer, fresh, dueAt) : sql`SELECT`}),
+      made AS (${insertDeliveries(key, isPage ? held : [...fresh, ...held], dueAt)})
     UPDATE message_consumers SET (xid, seq, message) = ROW (${place.xid.toString()}::xid8, ${place.seq}::bigint, ${place.message}::integer),
       behind_since = ${behindSinceSeconds === 'as before' ? sql`behind_since` : sql`to_timestamp(${behindSinceSeconds}::float8)`}, expired = expired + ${expired}, checked_at = now(), error_at = NULL, error_reason = NULL
       WHERE key = ${key}`.execute(tx)
@@ -246,8 +244,8 @@ export async function findPassed(db: Queryable, key: number, given: readonly Pla
   return rows.map((row) => fromRow<Place>(row))
 }
 
-/** The table whose rows count by their size in the quota `queued_bytes`. */
-export const DOUBT_TABLE = 'message_consumer_deliveries'
+/** The tables whose rows count by their size in the quota `queued_bytes`. */
+export const DOUBT_TABLES = ['message_consumer_deliveries', 'message_consumer_pages'] as const
 
 /** Bytes of the rows of what is in doubt and of dead letters, by domain; a domain that is absent has none. Their messages are not copied. */
 export async function readDoubtBytes(
@@ -255,8 +253,9 @@ export async function readDoubtBytes(
   domainKeys: readonly number[],
 ): Promise<ReadonlyMap<number, number>> {
   const { rows } = await sql<{ key: number; bytes: number }>`
-    SELECT c.domain_key AS key, sum(pg_column_size(d))::float8 AS bytes
-      FROM message_consumers c JOIN message_consumer_deliveries d ON d.consumer_key = c.key
+    SELECT c.domain_key AS key, sum(d.bytes)::float8 AS bytes FROM message_consumers c CROSS JOIN LATERAL (
+        SELECT pg_column_size(o) AS bytes FROM message_consumer_deliveries o WHERE o.consumer_key = c.key
+        UNION ALL SELECT pg_column_size(p) FROM message_consumer_pages p WHERE p.consumer_key = c.key) d
      WHERE c.domain_key = ANY (${[...domainKeys]}::bigint[]) GROUP BY 1`.execute(db)
   return new Map(rows.map(({ key, bytes }) => [key, bytes]))
 }

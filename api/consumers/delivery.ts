@@ -8,7 +8,7 @@ import { loadPlaces } from '#api/messages/index.ts'
 import type { LiveMessage } from '#api/messages/index.ts'
 import { requireSelection } from '#core/changelog/index.ts'
 import type { LetterSelection } from '#core/changelog/index.ts'
-import type { Database } from '#core/database/index.ts'
+import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Page } from '#core/page.ts'
 import { Slots } from '#core/slots.ts'
@@ -25,6 +25,7 @@ import {
 import type { LetterRow } from './deliveries.ts'
 import { durationWithin } from './fields.ts'
 import { CONSUMER_METRICS } from './metrics.ts'
+import { acknowledgePage, unpackPagesOf } from './pages.ts'
 import { formatPlace, parsePlace } from './place.ts'
 import type { Place } from './place.ts'
 import { takeStep } from './reading.ts'
@@ -182,12 +183,8 @@ export function createDeliveryService(deps: DeliveryDeps): DeliveryService {
     async ack(caller, at, positions) {
       const given = parse(positions)
       const { key } = await enterForMessages(caller, at)
-      const lacking = await acknowledge(db, key, given)
-      if (lacking.length > 0) {
-        const passed = await findPassed(db, key, lacking)
-        requireAll(positions, lacking, passed)
-        requireAll(positions, await acknowledge(db, key, given, passed), [])
-      }
+      if (!(await acknowledgePage(db, key, given)) && (await acknowledge(db, key, given)).length > 0)
+        await database.transaction((tx) => acknowledgeUnpacked(tx, key, positions, given))
       CONSUMER_METRICS.acknowledged.add({}, given.length)
       waits.freed(key)
       return given.length
@@ -199,6 +196,7 @@ export function createDeliveryService(deps: DeliveryDeps): DeliveryService {
       const { key, maxDeliver } = consumer
       const put = { delayMs, reason: reason ?? null, maxDeliver }
       await database.transaction(async (tx) => {
+        await unpackPagesOf(tx, key, given)
         requireAll(positions, await putBack(tx, key, given, put), [])
         await buryExhausted(tx, consumer)
       })
@@ -255,6 +253,21 @@ export function createDeliveryService(deps: DeliveryDeps): DeliveryService {
 const MAX_SHOWN_BYTES = 4 * 1024 * 1024
 /** Steps of a caller that does not wait. */
 const MAX_PASSING_STEPS = 20
+
+/** Acknowledges messages of which some are in pages, or were acknowledged before. */
+async function acknowledgeUnpacked(
+  tx: Transaction,
+  key: number,
+  positions: readonly string[],
+  given: readonly Place[],
+): Promise<void> {
+  await unpackPagesOf(tx, key, given)
+  const lacking = await acknowledge(tx, key, given)
+  if (lacking.length === 0) return
+  const passed = await findPassed(tx, key, lacking)
+  requireAll(positions, lacking, passed)
+  requireAll(positions, await acknowledge(tx, key, given, passed), [])
+}
 
 /** Throws `not_found`, which names the positions that are neither in doubt nor known. */
 function requireAll(positions: readonly string[], lacking: readonly Place[], known: readonly Place[]): void {

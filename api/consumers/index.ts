@@ -13,7 +13,7 @@ import { consumerRoutes } from './routes.ts'
 import { createConsumersService } from './service.ts'
 import { Waits } from './waits.ts'
 
-export { DOUBT_TABLE, consumersWithLetters, readDoubtBytes } from './deliveries.ts'
+export { DOUBT_TABLES, consumersWithLetters, readDoubtBytes } from './deliveries.ts'
 export { takenJson } from './delivery-routes.ts'
 export type { DeliveryService } from './delivery.ts'
 export { CONSUMER_METRICS, consumerGauges } from './metrics.ts'

@@ -11,6 +11,7 @@ import type { Rounds } from '#core/rounds.ts'
 import { formatTime, monotonicMs } from '#core/time.ts'
 import { buryExhausted, listExhausted, removeOldLetters } from './deliveries.ts'
 import { CONSUMER_METRICS } from './metrics.ts'
+import { listOverdue, unpackOverdue } from './pages.ts'
 import { checkStep } from './reading.ts'
 import { listUnread, lockConsumer, markSoonExpired } from './repository.ts'
 
@@ -51,6 +52,10 @@ export function startConsumerMaintenance({
   return startRounds(async () => {
     try {
       await rarely()
+      for (const key of await listOverdue(database.db, MAX_CHECKED))
+        await database.transaction(async (tx) => {
+          if ((await lockConsumer(tx, key)) !== undefined) await unpackOverdue(tx, key)
+        })
       for (const key of await listExhausted(database.db, MAX_CHECKED))
         await database.transaction(async (tx) => {
           const consumer = await lockConsumer(tx, key)

@@ -36,7 +36,9 @@ export function consumerGauges(database: Database): GaugeSource {
     async read() {
       const { rows } = await sql<{ total: number; behind: number; seconds: number; doubt: number; dead: number }>`
         SELECT count(*) AS total, count(behind_since) AS behind, coalesce(extract(epoch FROM now() - min(behind_since)), 0)::float8 AS seconds,
-          ${counted(false)} AS doubt, ${counted(true)} AS dead FROM message_consumers`.execute(database.db)
+          ${counted(false)} + (SELECT coalesce(sum(messages), 0)::bigint FROM message_consumer_pages) AS doubt, ${counted(true)} AS dead FROM message_consumers`.execute(
+        database.db,
+      )
       return rows.flatMap((row) => [
         ...gaugeValue(consumers, row.total),
         ...gaugeValue(behind, row.behind),

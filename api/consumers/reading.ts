@@ -6,8 +6,10 @@ import { createSubtopicMatcher, loadPlaces, oldestArrival, readForward } from '#
 import type { ForwardStep, LiveMessage } from '#api/messages/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { buryExhausted, findDoubt, storeProgress } from './deliveries.ts'
-import type { DeliveryRow, Doubt, NewDelivery } from './deliveries.ts'
+import type { DeliveryRow, Doubt } from './deliveries.ts'
 import { orderKey } from './order.ts'
+import { MIN_PAGE, unpackOverdue } from './pages.ts'
+import type { NewDelivery } from './pages.ts'
 import { comparePlaces } from './place.ts'
 import type { Place } from './place.ts'
 import { lockConsumer, storePlace } from './repository.ts'
@@ -78,6 +80,7 @@ export async function takeStep(
     await storeProgress(tx, consumer, {
       again,
       fresh: fresh.map(({ row }) => row),
+      isPage: doubt.hasPages && fresh.length >= MIN_PAGE,
       held: read?.held ?? [],
       gone,
       place: step?.place ?? consumer.place,
@@ -92,10 +95,17 @@ export async function takeStep(
   }
 }
 
-/** Returns the messages that are in doubt, after messages that were delivered as often as is allowed have become dead letters. */
+/**
+ * Returns the messages that are in doubt, after overdue pages were unpacked, and messages that were delivered as often as is allowed have become
+ * dead letters.
+ */
 async function doubtOf(tx: Transaction, consumer: Consumer, limit: number): Promise<Doubt> {
   const bounds = { limit, maxInFlight: consumer.maxInFlight }
-  const doubt = await findDoubt(tx, consumer, { ...bounds, isBounded: true })
+  let doubt = await findDoubt(tx, consumer, { ...bounds, isBounded: true })
+  if (doubt.overduePages > 0) {
+    await unpackOverdue(tx, consumer.key)
+    doubt = await findDoubt(tx, consumer, { ...bounds, isBounded: true })
+  }
   if (doubt.exhausted === 0) return doubt
   const left = await buryExhausted(tx, consumer)
   return await findDoubt(tx, consumer, { ...bounds, isBounded: left === 0 })

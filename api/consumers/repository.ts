@@ -60,7 +60,8 @@ const CORE = sql`c.key, c.id, c.domain_key AS "domainKey", c.name, c.subtopic, c
 const SHOWN = sql`${CORE}, c.behind_since AS "behindSince", c.expired, c.created_by AS "createdBy", c.created_at AS "createdAt",
   c.updated_by AS "updatedBy", c.updated_at AS "updatedAt",
   CASE WHEN c.error_at IS NOT NULL THEN json_build_object('at', c.error_at, 'reason', c.error_reason) END AS "lastError",
-  (SELECT count(*) FROM message_consumer_deliveries d WHERE d.consumer_key = c.key AND d.dead_at IS NULL AND d.attempts > 0) AS "inFlight",
+  (SELECT count(*) FROM message_consumer_deliveries d WHERE d.consumer_key = c.key AND d.dead_at IS NULL AND d.attempts > 0)
+    + (SELECT coalesce(sum(p.messages), 0)::bigint FROM message_consumer_pages p WHERE p.consumer_key = c.key) AS "inFlight",
   (SELECT count(*) FROM message_consumer_deliveries d WHERE d.consumer_key = c.key AND d.dead_at IS NULL AND d.attempts = 0) AS held,
   (SELECT count(*) FROM message_consumer_deliveries d WHERE d.consumer_key = c.key AND d.dead_at IS NOT NULL) AS "deadLetters"`
 
@@ -202,6 +203,7 @@ export async function listConsumers(
 
 /** Moves a consumer. What was delivered and is in doubt is forgotten; dead letters stay. */
 export async function moveConsumer(tx: Transaction, key: number, { place, notBeforeSeconds }: Start): Promise<void> {
+  await sql`DELETE FROM message_consumer_pages WHERE consumer_key = ${key}`.execute(tx)
   await sql`DELETE FROM message_consumer_deliveries WHERE consumer_key = ${key} AND dead_at IS NULL`.execute(tx)
   await sql`UPDATE message_consumers SET (xid, seq, message) = ROW (${placeValues(place)}), not_before = to_timestamp(${notBeforeSeconds}::float8),
     behind_since = NULL, checked_at = '-infinity' WHERE key = ${key}`.execute(tx)

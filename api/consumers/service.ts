@@ -18,6 +18,7 @@ import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { startOf } from './begin.ts'
 import { fieldsOf } from './fields.ts'
+import { unpackAll } from './pages.ts'
 import {
   countConsumers,
   deleteConsumer,
@@ -166,6 +167,8 @@ export function createConsumersService({ database, journal, access, gate, quotas
       let id = ''
       await change(caller, domain, nameOrId, async (tx, consumer, record) => {
         const fields = fieldsOf(input, consumer)
+        // Pages are of the order that was.
+        await unpackAll(tx, consumer.key)
         await updateConsumer(tx, consumer.key, fields, caller.id)
         if (channels !== undefined)
           await setChannels(
