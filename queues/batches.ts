@@ -25,10 +25,14 @@ const MAX_CLAIMING = 4
 const MAX_STARTING = 4
 /** Runs that are looked after in one round. */
 const MAX_CHECKED = 500
+/** Runs among which domains take turns. */
+const MAX_DUE = 5_000
 /** The time after which another manager starts the run of a dead one. */
 const STARTED_WITHIN_SECONDS = 30
 /** The time between two checks of a run that has not ended. */
 const CHECK_SECONDS = 60
+/** Messages of one run, as they are stored; one message alone can be larger. */
+export const MAX_BATCH_BYTES = 512 * 1024
 /** The largest part of the error of a run in the reason of a dead letter. */
 const MAX_REASON_CHARS = 500
 
@@ -171,28 +175,46 @@ function batchesOf(task: BatchTask, rows: readonly (ClaimedMessage & { runId: st
 
 type DueRow = { runId: string; taskKey: number; state: 'missing' | 'open' | 'over' }
 
-/** Runs that were not started in time, and those whose end left their messages: another build wrote it, or they were stopped by it. */
+// Domains in turn: one with many runs to start does not delay those of others.
+const DUE = sql`
+  SELECT c.key FROM (
+    SELECT w.key, w.check_at, row_number() OVER (PARTITION BY t.domain_key ORDER BY w.check_at) AS turn
+      FROM (SELECT key, task_key, check_at FROM task_messages WHERE check_at <= now() ORDER BY check_at LIMIT ${MAX_DUE}) w
+      JOIN tasks t ON t.key = w.task_key) c
+  ORDER BY c.turn, c.check_at LIMIT ${MAX_CHECKED}`
+
+/** Runs that are to be started, and those whose end left their messages: another build wrote it, or they were stopped by it. */
 async function takeDue(db: Queryable, openStates: readonly number[]): Promise<DueRow[]> {
   const { rows } = await sql<DueRow>`
     UPDATE task_messages m SET check_at = now() + make_interval(secs => CASE WHEN due.state = 'open' THEN ${CHECK_SECONDS}
       ELSE ${STARTED_WITHIN_SECONDS} END::float8)
     FROM (
       SELECT o.key, CASE WHEN r.id IS NULL THEN 'missing' WHEN r.state = ANY(${openStates}::int[]) THEN 'open' ELSE 'over' END AS state
-        FROM (SELECT key, run_id FROM task_messages WHERE check_at <= now() ORDER BY check_at LIMIT ${MAX_CHECKED} FOR UPDATE SKIP LOCKED) o
+        FROM (SELECT key, run_id FROM task_messages WHERE key = ANY (ARRAY(${DUE})) AND check_at <= now() FOR UPDATE SKIP LOCKED) o
         LEFT JOIN runs r ON r.id = o.run_id) due
     WHERE m.key = due.key
     RETURNING m.run_id AS "runId", m.task_key AS "taskKey", due.state`.execute(db)
   return rows
 }
 
+/** Lets a manager start these runs, whose messages were stored with them. */
+export async function letStart(tx: Transaction, runIds: readonly string[]): Promise<void> {
+  if (runIds.length === 0) return
+  await sql`UPDATE task_messages SET check_at = now()
+    WHERE key IN (SELECT min(key) FROM task_messages WHERE run_id = ANY(${runIds}::uuid[]) GROUP BY run_id)`.execute(tx)
+}
+
 async function readBatches(db: Queryable, runIds: readonly string[]): Promise<MessageBatch[]> {
   if (runIds.length === 0) return []
-  const { rows } = await sql<BatchTask & ClaimedMessage & { runId: string }>`
-    SELECT ${TASK_COLUMNS}, ${MESSAGE_COLUMNS}
-    FROM task_messages m JOIN ${TASKS} ON t.key = m.task_key WHERE m.run_id = ANY(${runIds}::uuid[])`.execute(db)
-  return [...Map.groupBy(rows, ({ taskKey }) => taskKey).values()].flatMap((ofTask) =>
-    batchesOf(ofTask[0] as BatchTask, ofTask),
+  const { rows } = await sql<ClaimedMessage & { runId: string; taskKey: number }>`
+    SELECT m.task_key AS "taskKey", ${MESSAGE_COLUMNS} FROM task_messages m WHERE m.run_id = ANY(${runIds}::uuid[])`.execute(
+    db,
   )
+  const byTask = Map.groupBy(rows, ({ taskKey }) => taskKey)
+  // Apart from their messages: what is known of a module may be large.
+  const { rows: tasks } = await sql<BatchTask>`
+    SELECT ${TASK_COLUMNS} FROM ${TASKS} WHERE t.key = ANY(${[...byTask.keys()]}::bigint[])`.execute(db)
+  return tasks.flatMap((task) => batchesOf(task, byTask.get(task.taskKey) ?? []))
 }
 
 /**

@@ -6,6 +6,7 @@ export { HELD_SECONDS, adoptPublication, pauseTask, releaseTask } from './task-p
 export { whyUnusable } from './channel-state.ts'
 export type { ReadChannel, ReadableChannel, RecordQuery, StoredRecord } from './channel-records.ts'
 export {
+  MAX_BATCH_BYTES,
   clearMessageRefusals,
   deferStart,
   hintBatches,
@@ -71,6 +72,7 @@ export {
   readServedTriggers,
   readTriggerFilters,
   readTriggerRules,
+  roomOf,
   storeTriggerPlace,
   writeTrigger,
 } from './triggers.ts'

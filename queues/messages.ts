@@ -7,6 +7,7 @@ import type { Bus } from '#core/bus/index.ts'
 import { jsonArray } from '#core/database/index.ts'
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { hintQueue, startQueueReader } from '#core/changelog/index.ts'
+import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { DescribedExport } from '#guests/wasm/index.ts'
@@ -16,7 +17,7 @@ import { HELD_SECONDS } from './task-pauses.ts'
 import { ContentWriter, headerOf } from './message-contents.ts'
 import type { ContentHeader, ContentRef } from './message-contents.ts'
 import type { TriggerMessage } from './trigger-message.ts'
-import { hintBatches } from './batches.ts'
+import { MAX_BATCH_BYTES, hintBatches, letStart } from './batches.ts'
 import { MAX_WAITING, countDropped, countMatches, keepsMessages, maxWaiting } from './triggers.ts'
 import type { MatchCounts, StoredTriggerRule } from './triggers.ts'
 import { WaitingMessages } from './waiting-messages.ts'
@@ -41,6 +42,8 @@ const LATE_SECONDS = 0.5
 const LOOK_MS = 25
 /** The time after which another manager takes the rows of a dead one. */
 const TAKEN_MS = 30_000
+/** Smaller batches are put together by managers, which bound how many runs of a task one round starts. */
+const MIN_GIVEN = 50
 /** The delay before a message whose runs could not be started is retried. */
 const RETRY_MS = 1_000
 
@@ -89,8 +92,8 @@ export type MessageOutcome = 'retry' | 'hold' | { started: number; dropped: numb
 /** Runs of a task that were not started since its last message of which all were. */
 export type DroppedRuns = { taskKey: number; count: number; reason: string }
 
-/** A message for the queue of a task. Kept ones are taken in batches. */
-type Queued = { taskKey: number; message: NewMessage; isKept: boolean }
+/** A message for the queue of a task. Kept ones are taken in batches; `runId`: the run that gets it. */
+type Queued = { taskKey: number; message: NewMessage; isKept: boolean; runId?: string | undefined }
 
 /** Adds messages of a task at the end of the queue. */
 export async function queueMessages(tx: Transaction, taskKey: number, messages: readonly NewMessage[]): Promise<void> {
@@ -109,16 +112,18 @@ async function queueForTasks(
   const texts = queued.map(({ message: { message } }, index) =>
     stored[index] === null ? contents.textOf(message) : JSON.stringify(headerOf(message)),
   )
-  await sql`INSERT INTO task_messages (task_key, origin, message, content_key, content_bytes, traceparent, due_at, lane)
+  await sql`INSERT INTO task_messages (task_key, origin, message, content_key, content_bytes, traceparent, due_at, lane, run_id)
     SELECT m.task_key, m.origin, m.message, m.content_key, m.content_bytes, m.traceparent,
-      CASE WHEN m.is_kept THEN 'infinity' ELSE now() + make_interval(secs => ${delayMs / 1000}::float8) END,
-      CASE WHEN m.is_kept THEN m.message ->> 'publisher' END
+      CASE WHEN m.lane IS NULL THEN now() + make_interval(secs => ${delayMs / 1000}::float8) ELSE 'infinity' END, m.lane, m.run_id
     FROM unnest(${queued.map(({ taskKey }) => taskKey)}::bigint[], ${queued.map(({ message: { origin } }) => origin)}::text[],
       ${jsonArray(texts)}::json[], ${stored.map((content) => content?.key ?? null)}::bigint[],
       ${stored.map((content) => content?.bytes ?? null)}::int[],
-      ${queued.map(({ message: { traceparent } }) => traceparent ?? null)}::text[], ${queued.map(({ isKept }) => isKept)}::boolean[])
-      AS m (task_key, origin, message, content_key, content_bytes, traceparent, is_kept)
+      ${queued.map(({ message: { traceparent } }) => traceparent ?? null)}::text[],
+      ${queued.map(({ message: { message }, isKept }) => (isKept ? message.publisher : null))}::text[],
+      ${queued.map(({ runId }) => runId ?? null)}::uuid[])
+      AS m (task_key, origin, message, content_key, content_bytes, traceparent, lane, run_id)
     ON CONFLICT ON CONSTRAINT task_messages_origin_key DO NOTHING`.execute(tx)
+  await letStart(tx, [...new Set(queued.flatMap(({ runId }) => runId ?? []))])
 }
 
 /** A rule, and the messages that match it, in their order. */
@@ -154,13 +159,35 @@ async function handSome(tx: Transaction, given: readonly RuleMatches[], contents
     const isDropping = rule.excess === 'drop' && taken.length < fitting
     const matched = isDropping ? fitting : taken.length
     const isKept = keepsMessages(rule)
-    for (const message of taken) queued.push({ taskKey, message, isKept })
+    const runIds = runsOf(rule, taken, contents)
+    for (const [index, message] of taken.entries()) queued.push({ taskKey, message, isKept, runId: runIds[index] })
     counts.push({ taskKey, matched, taken: taken.length, replaced: 0, dropped: matched - taken.length })
     handled.push(matched)
   }
   await queueForTasks(tx, queued, { contents })
   await countMatches(tx, counts)
   return handled
+}
+
+/**
+ * The runs of the messages that are full batches, which no manager has to put together: a message that is stored with its run is written once
+ * less. Undefined: a manager gives the message to a run.
+ */
+function runsOf(
+  rule: StoredTriggerRule,
+  taken: readonly NewMessage[],
+  contents: ContentWriter,
+): (string | undefined)[] {
+  const { batch, ordering } = rule
+  if (batch === null || batch < MIN_GIVEN || ordering === 'client' || ordering === 'channel') return []
+  const runIds: string[] = []
+  for (let at = 0; at + batch <= taken.length; at += batch) {
+    const bytes = taken.slice(at, at + batch).reduce((sum, { message }) => sum + contents.sizeOf(message), 0)
+    if (bytes > MAX_BATCH_BYTES) break
+    const runId = newId()
+    for (let count = 0; count < batch; count++) runIds.push(runId)
+  }
+  return runIds
 }
 
 /** How many of the messages fit into the queue; always one into an empty queue. */

@@ -50,6 +50,13 @@ export const MAX_BATCH = 500
 export const maxWaiting = ({ batch }: Pick<TriggerRule, 'batch'>): number =>
   batch === null ? MAX_WAITING.messages : MAX_BATCHED
 
+/** How many messages of the trigger can be handled now, if they are small. With debounce, one replaces the others. */
+export function roomOf(rule: StoredTriggerRule): number {
+  if (rule.debounceMs !== null) return MAX_WAITING.messages
+  const room = Math.max(maxWaiting(rule) - rule.waiting, 0)
+  return rule.excess === 'wait' ? Math.min(room, rule.windowLeft ?? Infinity) : room
+}
+
 /** Its messages are kept until their run has ended (batches.ts). */
 export const keepsMessages = ({ batch, ordering }: Pick<TriggerRule, 'batch' | 'ordering'>): boolean =>
   batch !== null || ordering !== null

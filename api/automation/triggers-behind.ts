@@ -12,7 +12,6 @@ import type { Logger } from '#core/logging/index.ts'
 import type { Rounds } from '#core/rounds.ts'
 import { formatTime, monotonicMs } from '#core/time.ts'
 import {
-  MAX_WAITING,
   countExpired,
   handMatches,
   hasRemainders,
@@ -20,6 +19,7 @@ import {
   listSoonExpired,
   listTriggersBehind,
   lockTriggerBehind,
+  roomOf,
   storeTriggerPlace,
 } from '#queues/index.ts'
 import { waitsForRoom } from './hand-out.ts'
@@ -83,6 +83,9 @@ export function startTriggersBehind({
   })
 }
 
+/** Messages that a step takes. */
+const MAX_TAKEN = 2_000
+
 /** One step of a trigger. Returns the number of messages that were handled. */
 async function goOn(tx: Transaction, taskKey: number, fullDomains: FullDomains): Promise<number> {
   const rule = await lockTriggerBehind(tx, taskKey)
@@ -92,7 +95,7 @@ async function goOn(tx: Transaction, taskKey: number, fullDomains: FullDomains):
     place: rule.behind,
     channel: { key: rule.channelKey, id: rule.channelId },
     select: (message) => matchesOf(message, [rule])[0],
-    maxItems: waitsForRoom(rule, fullDomains) ? 0 : MAX_WAITING.messages,
+    maxItems: waitsForRoom(rule, fullDomains) ? 0 : Math.min(roomOf(rule), MAX_TAKEN),
   })
   if (expired > 0) {
     const reason = `${expired} messages waited for longer than ${MAX_WAIT_DAYS} days`

@@ -139,6 +139,23 @@ test('waiting messages are one run with a list, and one message is a list of one
   expect(shown.json()).toMatchObject({ trigger: { batch: 50 }, trigger_status: { matched: 61, dropped: 0 } })
 })
 
+test('a full batch is stored with its run, which a manager starts, and the others wait for one', async () => {
+  const { task, from, to } = await newRelay({ batch: 50, rate_limit: '1/24h', excess: 'wait' })
+  const trigger = { channel_id: from, batch: 50 }
+  await publish(from, 0)
+  await nothingWaits(task)
+  for (const v of count(1, 120)) await publish(from, v)
+  await using held = await hold(task)
+  expect((await tenant.owner.call('PUT', `/tasks/${task}`, { trigger })).status).toBe(200)
+  // The manager puts no batch together meanwhile.
+  expect(await allPublished(to, 101)).toEqual(count(0, 101))
+  expect(await countRows('task_messages', task)).toBe(20)
+  await held[Symbol.asyncDispose]()
+  expect(await allPublished(to, 121)).toEqual(count(0, 121))
+  expect((await runsOf(task)).map(({ messages }) => messages)).toEqual([1, 50, 50, 20])
+  await nothingWaits(task)
+})
+
 test('of a batch with a poison message only that one becomes a dead letter, and the others have one effect', async () => {
   const { task, from, to } = await newRelay({ batch: 64 })
   await publishHeld(task, 64, async () => {

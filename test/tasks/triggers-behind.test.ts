@@ -244,12 +244,10 @@ test('messages that waited for longer than a week expire, and are counted', asyn
   const { rows: kept } = await sql<{ count: number }>`
     SELECT count(*)::int AS count FROM records WHERE batch_seq = ${batches.at(-1)?.seq ?? 0}`.execute(db)
   await sql`SELECT create_message_partitions(now() - interval '190 hours', now())`.execute(db)
-  await sql`UPDATE ingest_batches SET arrived_at = now() - interval '190 hours' WHERE seq = ANY (${ended}::bigint[])`.execute(
-    db,
-  )
-  await sql`UPDATE records SET arrived_at = now() - interval '190 hours' WHERE batch_seq = ANY (${ended}::bigint[])`.execute(
-    db,
-  )
+  // All that is in a batch has its time.
+  const then = new Date(Date.now() - 190 * 3_600_000).toISOString()
+  await sql`UPDATE ingest_batches SET arrived_at = ${then} WHERE seq = ANY (${ended}::bigint[])`.execute(db)
+  await sql`UPDATE records SET arrived_at = ${then} WHERE batch_seq = ANY (${ended}::bigint[])`.execute(db)
   await sql`UPDATE task_triggers g SET behind_since = now() - interval '190 hours' FROM tasks t WHERE t.key = g.task_key AND t.id = ${task}`.execute(
     db,
   )

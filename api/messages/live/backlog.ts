@@ -26,7 +26,7 @@ const MAX_BATCHES = 2_000
 const LOADED_BATCHES = 50
 /** Larger than the number of any message of a batch. */
 const MAX_MESSAGE = 2 ** 31 - 1
-/** Each further look is at as many times the batches of the last one. */
+/** Each further look is at as many times the batches of the last one, and each further load of as many times the messages. */
 const LOOK_GROWTH = 4
 /** Payloads of what one step takes, in bytes; the last may exceed it. */
 const MAX_STEP_BYTES = 16 * 1024 * 1024
@@ -111,7 +111,7 @@ type Through = {
   channels: ReadonlyMap<number, string>
   /** `left`: this message and all later ones stay where they are. */
   judge: (message: LiveMessage) => 'done' | 'left'
-  /** Messages of all channels that are loaded at a time. Infinity: it is asked first which batches have messages of the channels. */
+  /** Messages of all channels that are loaded first. Infinity: it is asked first which batches have messages of the channels. */
   firstMessages: number
 }
 
@@ -133,13 +133,14 @@ async function readThrough(
   const hasFirst = firstMessages < Infinity && first.rows.length > 0
   const left = hasFirst ? await readPart(first) : undefined
   if (left !== undefined) return left
-  let size = Math.max(first.rows.length, 1)
+  let [size, messages] = [Math.max(first.rows.length, 1), firstMessages]
   for (let at = hasFirst ? first.end : 0; at < rows.length; at += size, size *= LOOK_GROWTH) {
     const some = rows.slice(at, at + size)
     const wanted = await batchesOf(tx, [...channels.keys()], some)
     let found = some.filter(({ position }) => wanted.has(position.seq))
     while (found.length > 0) {
-      const part = partOf(found, from, firstMessages)
+      messages *= LOOK_GROWTH
+      const part = partOf(found, from, messages)
       const leftHere = await readPart(part)
       if (leftHere !== undefined) return leftHere
       found = found.slice(part.end)
