@@ -36,8 +36,8 @@ const ROLE = 'platform and manager'
 type World = { flow: Flow; call: <T>(method: string, path: string, body?: unknown) => Promise<T> }
 type Measured = { perSecond: number; p99Ms: number; taken: number }
 type Kind = 'alone' | 'consumer' | 'trigger'
-/** Catches up until it is over. Returns how many messages it took. */
-type CatchUp = (isOver: () => boolean) => Promise<number>
+/** Catches up until it is over. Returns how many messages it took since it had begun. */
+type CatchUp = (isOver: () => boolean, begun: () => void) => Promise<number>
 
 /** Publishes until as many more wait. */
 async function fill(flow: Flow, messages: number): Promise<void> {
@@ -47,8 +47,10 @@ async function fill(flow: Flow, messages: number): Promise<void> {
 /** Publishes, and catches up beside it. */
 async function measure({ flow }: World, catchUp?: CatchUp): Promise<Measured> {
   let isOver = false
+  const begun = Promise.withResolvers<void>()
+  const taking = catchUp?.(() => isOver, begun.resolve)
+  if (taking !== undefined) await Promise.race([begun.promise, taking])
   const began = performance.now()
-  const taking = catchUp?.(() => isOver)
   const latencies = await flow.publish(ROUND_MS)
   isOver = true
   const taken = (await taking) ?? 0
@@ -63,8 +65,9 @@ async function measure({ flow }: World, catchUp?: CatchUp): Promise<Measured> {
 /** Takes and acknowledges pages. */
 const pulling =
   ({ call }: World, path: string): CatchUp =>
-  async (isOver) => {
+  async (isOver, begun) => {
     let count = 0
+    begun()
     const caller = async () => {
       while (!isOver()) {
         const { messages } = await call<{ messages: { position: string }[] }>('GET', `${path}/messages?limit=${LIMIT}`)
@@ -77,14 +80,17 @@ const pulling =
     return count
   }
 
-/** Lets the trigger run as fast as it can. */
+/** Lets the trigger run as fast as it can, from its first messages on: triggers that wait for their rate are looked at once in a while. */
 const running =
   ({ call }: World, taskId: string, channelId: string): CatchUp =>
-  async (isOver) => {
+  async (isOver, begun) => {
     const matched = async () =>
       (await call<{ trigger_status: { matched: number } }>('GET', `/tasks/${taskId}`)).trigger_status.matched
     await call('PUT', `/tasks/${taskId}`, { trigger: { channel_id: channelId, batch: BATCH } })
+    const waiting = await matched()
+    while ((await matched()) === waiting) await pause(20)
     const before = await matched()
+    begun()
     while (!isOver()) await pause(100)
     const count = (await matched()) - before
     await call('PUT', `/tasks/${taskId}`, { trigger: held(channelId) })
