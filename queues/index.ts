@@ -6,7 +6,6 @@ export { HELD_SECONDS, adoptPublication, pauseTask, releaseTask } from './task-p
 export { whyUnusable } from './channel-state.ts'
 export type { ReadChannel, ReadableChannel, RecordQuery, StoredRecord } from './channel-records.ts'
 export {
-  MAX_BATCH_BYTES,
   clearMessageRefusals,
   deferStart,
   hintBatches,

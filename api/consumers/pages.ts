@@ -1,5 +1,5 @@
 /**
- * Pages: messages that a step gave to a caller together. Most callers acknowledge them together too, so a page is one row until somebody answers
+ * Pages: messages that a step gave to a caller together. Most callers acknowledge them together too, so a page is one row until a caller answers
  * otherwise, or nobody does in time. Then it is unpacked: each of its messages becomes a row of its own, as if there had been no page.
  */
 import { digestOf } from '#core/digest.ts'

@@ -1,7 +1,8 @@
 /** Decides which waiting messages of a trigger run next, and which of them run together. Pure. */
-import { MAX_BATCH_BYTES } from '#queues/index.ts'
 import type { BatchTask, Busy, WaitingMessage } from '#queues/index.ts'
 
+/** Messages of one run, as they are stored, as in queues/batches.ts; one message alone can be larger. */
+const MAX_BATCH_BYTES = 512 * 1024
 /** With more runs of a trigger, a batch that is not full waits until it is, or until one of them has ended. */
 const MAX_PARTIAL = 8
 /** Runs of a trigger that one round starts. */

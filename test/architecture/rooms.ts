@@ -363,7 +363,7 @@ const NOT_IN_BROWSERS = new RegExp(`^(?!${IN_BROWSERS.source})(core|guests)/`)
 
 /** Where SQL is written: by the slice that owns the tables. */
 const SQL_OWNERS =
-  /^core\/(database|changelog|keyring|nodes)\/|^infrastructure\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing|quotas)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^api\/consumers\/(deliveries|log|metrics)\.ts$|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
+  /^core\/(database|changelog|keyring|nodes)\/|^infrastructure\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing|quotas)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^api\/consumers\/(deliveries|log|metrics|pages)\.ts$|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
 
 /** Inside a slice: routes or adapter -> service -> repository -> database. */
 export const ROLE_RULES: readonly RoleRule[] = [
