@@ -24,11 +24,20 @@ const MAX_QUEUED_LOG_BYTES = 16 * 1024 * 1024
 const MAX_QUEUED_PART_BYTES = 16 * 1024 * 1024
 /** Overhead of a part besides its bytes. */
 const PART_OVERHEAD_BYTES = 1024
+/** Parts in one statement: each waits for a commit, and one for every part would hold up the results of others behind them. */
+const MAX_WRITTEN_BYTES = 2 * 1024 * 1024
 
 type StoredPart = LogPart & { runKey: number; domainId: string | null }
 
-type Staging = { digest: string; hash: Hash; sizeBytes: number }
-type SessionStaging = { runs: Map<string, Staging>; writes: Promise<void>; queuedBytes: number; failure: unknown }
+/** `written` resolves when the parts that were received so far are in the database. */
+type Staging = { digest: string; hash: Hash; sizeBytes: number; written: Promise<void> }
+type SessionStaging = {
+  runs: Map<string, Staging>
+  unwritten: ResultPart[]
+  writes: Promise<void>
+  queuedBytes: number
+  failure: unknown
+}
 
 export type RunOutputDeps = {
   database: Database
@@ -64,10 +73,24 @@ export function createRunOutput({ database, logger, bytes }: RunOutputDeps) {
   function stagingOf(session: WorkerSession): SessionStaging {
     let staging = stagings.get(session)
     if (staging === undefined) {
-      staging = { runs: new Map(), writes: Promise.resolve(), queuedBytes: 0, failure: undefined }
+      staging = { runs: new Map(), unwritten: [], writes: Promise.resolve(), queuedBytes: 0, failure: undefined }
       stagings.set(session, staging)
     }
     return staging
+  }
+
+  /** Writes the next parts of the session, in their order. */
+  async function writeSome(staging: SessionStaging): Promise<void> {
+    let bytes = 0
+    const end = staging.unwritten.findIndex(({ data }) => (bytes += data.byteLength) > MAX_WRITTEN_BYTES)
+    const parts = staging.unwritten.splice(0, end === -1 ? staging.unwritten.length : Math.max(end, 1))
+    if (parts.length === 0) return
+    try {
+      await writeParts(database, parts)
+    } catch (error) {
+      staging.failure ??= error
+    }
+    for (const { data } of parts) staging.queuedBytes -= data.byteLength + PART_OVERHEAD_BYTES
   }
 
   return {
@@ -84,7 +107,7 @@ export function createRunOutput({ database, logger, bytes }: RunOutputDeps) {
       const staging = stagingOf(session)
       let result = staging.runs.get(run.id)
       if (offset === 0) {
-        result = { digest, hash: createHash('sha256'), sizeBytes: 0 }
+        result = { digest, hash: createHash('sha256'), sizeBytes: 0, written: Promise.resolve() }
         staging.runs.set(run.id, result)
       }
       if (result === undefined || result.digest !== digest || result.sizeBytes !== offset) {
@@ -99,37 +122,31 @@ export function createRunOutput({ database, logger, bytes }: RunOutputDeps) {
       result.hash.update(data)
       result.sizeBytes += data.byteLength
       // Copies the bytes of the part: the message that contains them can be much larger.
-      const part = { digest, offset, data: new Uint8Array(data) }
-      const queuedBytes = data.byteLength + PART_OVERHEAD_BYTES
-      staging.queuedBytes += queuedBytes
-      staging.writes = staging.writes
-        .then(() => writePart(database, part))
-        .catch((error: unknown) => {
-          staging.failure ??= error
-        })
-        .finally(() => (staging.queuedBytes -= queuedBytes))
+      staging.unwritten.push({ digest, offset, data: new Uint8Array(data) })
+      staging.queuedBytes += data.byteLength + PART_OVERHEAD_BYTES
+      staging.writes = staging.writes.then(() => writeSome(staging))
+      result.written = staging.writes
       if (staging.queuedBytes > MAX_QUEUED_PART_BYTES) await staging.writes
     },
 
-    /** Resolves when every received part is in the database. */
-    async settled(session: WorkerSession): Promise<void> {
+    /**
+     * Undefined if the ending has no staged result. Otherwise resolves when all of it is in the database. Throws `malformed` if it is incomplete, and
+     * rejects with the error of the database.
+     */
+    staged(session: WorkerSession, run: RunIdentity, { staged }: RunEnding): Promise<void> | undefined {
+      if (staged === null || findAssignedRun(session, run) === undefined) return undefined
       const staging = stagings.get(session)
-      if (staging === undefined) return
-      await staging.writes
-      if (staging.failure !== undefined) throw staging.failure as Error
-    },
-
-    /** Returns the ending unchanged if its staged result is complete. Throws `malformed` otherwise. */
-    checkStaged(session: WorkerSession, run: RunIdentity, ending: RunEnding): RunEnding {
-      if (ending.staged === null || findAssignedRun(session, run) === undefined) return ending
-      const runs = stagings.get(session)?.runs
-      const result = runs?.get(run.id)
-      runs?.delete(run.id)
-      const { digest, sizeBytes } = ending.staged
-      if (result?.sizeBytes !== sizeBytes || digestOfHash(result.hash) !== digest) {
+      const result = staging?.runs.get(run.id)
+      staging?.runs.delete(run.id)
+      if (
+        staging === undefined ||
+        result?.sizeBytes !== staged.sizeBytes ||
+        digestOfHash(result.hash) !== staged.digest
+      )
         throw new ServiceError('malformed', 'the staged result is incomplete or does not match its digest')
-      }
-      return ending
+      return result.written.then(() => {
+        if (staging.failure !== undefined) throw staging.failure as Error
+      })
     },
 
     log(session: WorkerSession, identity: RunIdentity, part: LogPart): void {
@@ -183,8 +200,9 @@ export function createRunOutput({ database, logger, bytes }: RunOutputDeps) {
   }
 }
 
-async function writePart(database: Database, part: ResultPart): Promise<void> {
-  await sql`INSERT INTO staged_results (digest, byte_offset, data) VALUES (${part.digest}, ${part.offset}, ${Buffer.from(part.data)})
+async function writeParts(database: Database, parts: readonly ResultPart[]): Promise<void> {
+  const rows = parts.map(({ digest, offset, data }) => sql`(${digest}, ${offset}::bigint, ${Buffer.from(data)}::bytea)`)
+  await sql`INSERT INTO staged_results (digest, byte_offset, data) VALUES ${sql.join(rows)}
     ON CONFLICT ON CONSTRAINT staged_results_pkey DO NOTHING`.execute(database.db)
 }
 

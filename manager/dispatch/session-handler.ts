@@ -308,16 +308,19 @@ class SessionHandler {
     const { cluster, output, writer } = this.#deps
     const ends: { run: RunIdentity; ending: RunEnding }[] = []
     const repeated: AssignedRun[] = []
+    const staged: Promise<void>[] = []
     await inTurns(results, (result) => {
       const run = fromRef(result.run)
       session.confirm(run)
-      const ending = output.checkStaged(session, run, fromResult(result))
+      const ending = fromResult(result)
+      const written = output.staged(session, run, ending)
+      if (written !== undefined) staged.push(written)
       const held = ending.isOutputInResult === true ? findAssignedRun(session, run) : undefined
       if (held !== undefined) repeated.push(held)
       ends.push({ run, ending })
     })
-    // Staged parts are in the database before the result that refers to them.
-    const recorded = output.settled(session).then(() => writer.recordEnds(session, ends))
+    // Staged parts are in the database before the result that refers to them. Results without parts do not wait for those of others.
+    const recorded = Promise.all(staged).then(() => writer.recordEnds(session, ends))
     const settled = repeated.length === 0 ? recorded : recorded.then(() => output.dropRepeated(repeated))
     settled.catch((error: unknown) => {
       this.#unwritten(error)

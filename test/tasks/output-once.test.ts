@@ -4,7 +4,7 @@ import { afterAll, expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
 import { Counters } from '../budgets/counters.ts'
 import { FrameRelay } from '../budgets/frame-relay.ts'
-import { clientOf, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
+import { clientOf, exampleModule, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
 
 const MIB = 1024 * 1024
 const WRITTEN_BYTES = 8 * MIB
@@ -78,6 +78,27 @@ async function storedOf(task: string): Promise<Stored> {
   return rows[0] as Stored
 }
 
+/** No row of the table is written until it is disposed. `waiting` counts the statements that wait for it. */
+async function lockTable(table: string) {
+  const connection = await db.database.dedicated('lock')
+  await connection.query(`BEGIN; LOCK TABLE ${table} IN SHARE MODE`)
+  let isHeld = true
+  return {
+    async waiting(): Promise<number> {
+      const { rows } = await connection.query<{ count: number }>(
+        `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '${table}'::regclass`,
+      )
+      return rows[0]?.count ?? 0
+    },
+    async [Symbol.asyncDispose]() {
+      if (!isHeld) return
+      isHeld = false
+      await connection.query('ROLLBACK')
+      await connection.end()
+    },
+  }
+}
+
 const logsOf = async (task: string, query = '') =>
   (await manager.app.inject({ method: 'GET', url: `/tasks/${task}/logs${query}` })).rawPayload
 
@@ -143,6 +164,19 @@ test.each([
   expect(written.length).toBeGreaterThanOrEqual(module.bytes)
   expect((await storedOf(task)).logs).toBe(0)
   expect((await logsOf(task)).equals(written)).toBe(true)
+})
+
+test('a result without parts does not wait for the parts of a large one that are being stored', async () => {
+  const small = await newTask(exampleModule('add'))
+  const large = await newTask(await printer({ bytes: 2 * MIB, first: 'A' }))
+  await using storing = await lockTable('staged_results')
+  expect((await client.call('POST', `/tasks/${large}/start`)).status).toBeLessThan(300)
+  await until('the parts wait', storing.waiting, (count) => count > 0)
+  const invoked = await client.call('POST', `/tasks/${small}/invoke`, { inputs: [20, 22] })
+  expect(invoked.body).toMatchObject({ results: [42] })
+  await storing[Symbol.asyncDispose]()
+  const { results } = await client.ended(large)
+  expect((results as { stdout: string }).stdout).toHaveLength(2 * MIB)
 })
 
 test('output beyond the limit, and output of a function, is kept apart', async () => {
