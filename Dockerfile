@@ -22,6 +22,7 @@ COPY docs/guides docs/guides
 COPY core core
 COPY x509 x509
 COPY guests guests
+COPY older older
 COPY http http
 COPY postgres postgres
 COPY infrastructure infrastructure

@@ -23,6 +23,7 @@ export const TECHNOLOGY: readonly string[] = ['core', 'x509', 'guests', 'http', 
 
 const PRODUCT = [
   ...TECHNOLOGY,
+  'older',
   'queues',
   'identity',
   'devices',
@@ -82,6 +83,15 @@ export const ROOMS: readonly Room[] = [
     { face: /^infrastructure\/(processes\/)?index\.ts$/ },
   ),
   room(
+    'older',
+    'older',
+    [],
+    'the table of older forms is data, and knows nothing of the rooms that translate with it',
+    {
+      face: /^older\/index\.ts$/,
+    },
+  ),
+  room(
     'queues',
     'queues',
     ['core', 'guests', 'proto'],
@@ -93,6 +103,7 @@ export const ROOMS: readonly Room[] = [
     [
       'core',
       'http',
+      'older',
       'infrastructure',
       'identity',
       'devices',
@@ -107,8 +118,13 @@ export const ROOMS: readonly Room[] = [
     // SenML without the platform, for the trial of a module.
     { face: /^api\/(index|senml)\.ts$/ },
   ),
-  room('identity', 'api/identity', ['core', 'http'], 'identity imports no other room of the platform'),
-  room('devices', 'api/devices', ['core', 'http', 'identity'], 'devices imports only identity of the platform'),
+  room('identity', 'api/identity', ['core', 'http', 'older'], 'identity imports no other room of the platform'),
+  room(
+    'devices',
+    'api/devices',
+    ['core', 'http', 'older', 'identity'],
+    'devices imports only identity of the platform',
+  ),
   room(
     'messages',
     'api/messages',
@@ -119,7 +135,7 @@ export const ROOMS: readonly Room[] = [
   room(
     'provisioning',
     'api/provisioning',
-    ['core', 'x509', 'http', 'identity', 'devices', 'messages'],
+    ['core', 'x509', 'http', 'older', 'identity', 'devices', 'messages'],
     'provisioning imports identity, devices and messages, and creates their entities in one call',
   ),
   room(
@@ -151,7 +167,7 @@ export const ROOMS: readonly Room[] = [
   room(
     'manager',
     'manager',
-    ['core', 'x509', 'guests', 'http', 'infrastructure', 'queues', 'proto', 'identity'],
+    ['core', 'x509', 'guests', 'http', 'older', 'infrastructure', 'queues', 'proto', 'identity'],
     'the manager imports technology, queues and proto, and only identity of the platform',
     // What a message passes to a function, without the manager, for the trial of a module.
     { face: /^manager\/(index|trigger-calls)\.ts$/ },
@@ -428,6 +444,12 @@ export const ROLE_RULES: readonly RoleRule[] = [
     rule: 'a repository holds the SQL of its tables and calls no rule',
   },
   {
+    files: /\/(service|repository)\.ts$/,
+    mustNotImport: /^older\//,
+    allowsTypes: false,
+    rule: 'older forms are translated before a service is called, and after it answered',
+  },
+  {
     files: /\/schema\.ts$/,
     mustNotImport: /\/(routes|service|repository)\.ts$|^core\/sql\.ts$|^pg$|^core\/database\//,
     // presentX maps a domain value to the wire, so it names the value's type.
@@ -446,6 +468,7 @@ export const PURE_FILES: readonly RegExp[] = [
   /^proxy\/oci\/(reference|manifest|media-types|challenge|refusal|tar)\.ts$/,
   /^proto\/task-state\.ts$/,
   /^core\/(bytes|errors)\//,
+  /^older\//,
   /^guests\/(wasm\/|calls\/(bounded-output|messaging)\.ts$)/,
 ]
 

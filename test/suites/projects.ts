@@ -30,7 +30,7 @@ const suite = (
 
 export const PROJECTS = [
   suite('unit', [
-    '{console,core,x509,guests,http,postgres,infrastructure,queues,api,proto,manager,worker,proxy,cli,programs,tools}/**/*.test.ts',
+    '{console,core,x509,guests,http,postgres,infrastructure,queues,older,api,proto,manager,worker,proxy,cli,programs,tools}/**/*.test.ts',
   ]),
   suite('architecture', ['test/architecture/**/*.test.ts'], { needsPostgres: true, testTimeout: 240_000 }),
   suite('api', ['test/{api,core,messages,certs,bootstrap,provision,notifications}/**/*.test.ts'], {

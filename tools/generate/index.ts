@@ -9,6 +9,7 @@ import { CADDYFILE, renderCaddyfile } from './edge-paths.ts'
 import { ERRORS_GUIDE, renderErrorsGuide } from './errors-guide.ts'
 import { startFullApp } from './full-app.ts'
 import { renderMetrics } from './metrics-table.ts'
+import { OLDER_FORMS, renderOlderForms } from './older-forms.ts'
 import { renderDocument } from './openapi-text.ts'
 import { generateProto } from './proto.ts'
 import { dumpSchema } from './schema-dump.ts'
@@ -16,6 +17,7 @@ import { openScratchDatabase } from './scratch-database.ts'
 import { renderSettings } from './settings-table.ts'
 
 export { PROGRAM_METRICS, declarationsOf } from './metrics-table.ts'
+export { OLDER_ROWS } from './older-forms.ts'
 export { PROGRAM_SETTINGS, settingRows } from './settings-table.ts'
 
 /** A file in these folders that is not generated is stale. */
@@ -32,6 +34,7 @@ export async function generateAll(): Promise<Map<string, string>> {
     [ARCHITECTURE, renderArchitecture()],
     [DECISIONS, renderDecisions()],
     [ERRORS_GUIDE, renderErrorsGuide()],
+    [OLDER_FORMS, renderOlderForms()],
   ])
 }
 
