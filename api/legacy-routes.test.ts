@@ -11,11 +11,14 @@ test.each([
   [`/${DOMAIN}/things/configs/t1`, `/${DOMAIN}/clients/configs/t1`],
   [`/${DOMAIN}/channels/c1/things`, `/${DOMAIN}/channels/c1/clients`],
   [`/${DOMAIN}/channels/c1/things/t1/connect`, `/${DOMAIN}/channels/c1/connect`],
+  [`/${DOMAIN}/channels/c1/things/t1/disconnect`, `/${DOMAIN}/channels/c1/disconnect`],
+  [`/${DOMAIN}/groups/g1/things?limit=10`, `/${DOMAIN}/groups/g1/clients?limit=10`],
   ['/users/u1/things', '/users/u1/clients'],
   ['//users/u1/things?limit=10', '/users/u1/clients?limit=10'],
   ['//users/u1/channels?limit=10', '/users/u1/channels?limit=10'],
   [`/${DOMAIN}/journal/thing/t1`, `/${DOMAIN}/journal/client/t1`],
   [`/${DOMAIN}/connect`, `/${DOMAIN}/channels/connect`],
+  [`/${DOMAIN}/disconnect`, `/${DOMAIN}/channels/disconnect`],
 ])('%s is treated as %s', (older, newer) => {
   expect(newerUrl(older)).toBe(newer)
 })

@@ -1,59 +1,15 @@
 /**
- * The paths of Magistrala v0.15, where clients were called things, as a table: each is answered by the route of its newer name, with the
- * names of that version in the answer (contract, decision 81). No service knows of it. The routes of `/things/bootstrap` without a
- * domain, which devices use, have routes of their own. Before v0.15 the domain was only in the token: paths that have no route without a
- * domain get it from there (decision 69).
+ * Applies the paths of `older/table.ts`: each is answered by the route of its newer name, with the names of the older version in the answer
+ * (contract, decision 81). The paths of `/things/bootstrap` without a domain, which devices use, have routes of their own. Before Magistrala
+ * v0.15 the domain was only in the token: paths that have no route without a domain get it from there (decision 69).
  */
 import type { FastifyRequest } from 'fastify'
 import { RESERVED_ROUTES, claimedDomainOf } from '#api/identity/index.ts'
 import { bearerTokenOf } from '#core/authorization.ts'
 import type { HttpApp } from '#http/index.ts'
 import { isId } from '#core/ids.ts'
-
-type Params = Readonly<Record<string, string>>
-
-type Translation = {
-  /**
-   * `:name` is one segment, a final `*` the rest of the path, also none. `{domain}` is an optional segment. `{bound}` in `to` is the domain
-   * that the token is bound to. Without one the row does not fit.
-   */
-  from: string
-  to: string
-  /** The body of the newer route, where the older one has none. */
-  body?: (params: Params) => unknown
-  /** The answer has no body and this status. */
-  status?: number
-}
-
-const pairOf = ({ thing = '' }: Params) => ({ client_ids: [thing] })
-
-/** The first row that fits is used. */
-const TRANSLATIONS: readonly Translation[] = [
-  { from: '/things/configs/*', to: '/{bound}/clients/configs/*' },
-  { from: '/things/state/:thing', to: '/{bound}/clients/state/:thing' },
-  { from: '/journal/thing/*', to: '/{bound}/journal/client/*' },
-  { from: '/certs', to: '/{bound}/certs' },
-  { from: '/certs/:certificate', to: '/{bound}/certs/:certificate' },
-  { from: '/serials/:thing', to: '/{bound}/serials/:thing' },
-  { from: '{domain}/things/:thing', to: '{domain}/clients/:thing', status: 204 },
-  { from: '{domain}/things/*', to: '{domain}/clients/*' },
-  {
-    from: '{domain}/channels/:channel/things/:thing/connect',
-    to: '{domain}/channels/:channel/connect',
-    body: pairOf,
-  },
-  {
-    from: '{domain}/channels/:channel/things/:thing/disconnect',
-    to: '{domain}/channels/:channel/disconnect',
-    body: pairOf,
-  },
-  { from: '{domain}/channels/:channel/things/*', to: '{domain}/channels/:channel/clients/*' },
-  { from: '{domain}/groups/:group/things', to: '{domain}/groups/:group/clients' },
-  { from: '{domain}/users/:user/things', to: '{domain}/users/:user/clients' },
-  { from: '{domain}/journal/thing/*', to: '{domain}/journal/client/*' },
-  { from: '/:domain/connect', to: '/:domain/channels/connect' },
-  { from: '/:domain/disconnect', to: '/:domain/channels/disconnect' },
-]
+import { PATHS } from '#older/index.ts'
+import type { OlderPath, PathParams } from '#older/index.ts'
 
 /** Paths of devices, which have routes of their own. */
 const DEVICE_PATHS = /^\/things\/bootstrap(?=[/?]|$)/
@@ -66,25 +22,25 @@ type Pattern = {
   segments: readonly string[]
   hasDomain: boolean
   isBound: boolean
-  translation: Translation
+  row: OlderPath
   to: string
 }
 
 /** Each row without and with the domain. */
-const PATTERNS: readonly Pattern[] = TRANSLATIONS.flatMap((translation) => {
-  const { from, to } = translation
-  if (!from.startsWith('{domain}')) return [patternOf(from, to, translation)]
+const PATTERNS: readonly Pattern[] = PATHS.flatMap((row) => {
+  const { older, newer } = row
+  if (!older.startsWith('{domain}')) return [patternOf(older, newer, row)]
   return ['', '/:domain'].map((domain) =>
-    patternOf(from.replace('{domain}', domain), to.replace('{domain}', domain), translation),
+    patternOf(older.replace('{domain}', domain), newer.replace('{domain}', domain), row),
   )
 })
 
-function patternOf(from: string, to: string, translation: Translation): Pattern {
-  const segments = from.slice(1).split('/')
-  return { segments, hasDomain: segments[0] === ':domain', isBound: to.startsWith('/{bound}/'), translation, to }
+function patternOf(older: string, newer: string, row: OlderPath): Pattern {
+  const segments = older.slice(1).split('/')
+  return { segments, hasDomain: segments[0] === ':domain', isBound: newer.startsWith('/{bound}/'), row, to: newer }
 }
 
-type Found = { translation: Translation; params: Params; path: string }
+type Found = { row: OlderPath; params: PathParams; path: string }
 
 function find(path: string, authorization: string | undefined): Found | undefined {
   if (!MAY_BE_OLDER.test(path) || DEVICE_PATHS.test(path) || AUTHORITY_PATHS.test(path)) return undefined
@@ -94,7 +50,7 @@ function find(path: string, authorization: string | undefined): Found | undefine
     if (params === undefined) continue
     const bound = pattern.isBound ? boundDomainOf(authorization) : ''
     if (bound === undefined) continue
-    return { translation: pattern.translation, params, path: pathOf(pattern.to.replace('{bound}', bound), params) }
+    return { row: pattern.row, params, path: pathOf(pattern.to.replace('{bound}', bound), params) }
   }
   return undefined
 }
@@ -106,7 +62,7 @@ function boundDomainOf(authorization: string | undefined): string | undefined {
   return domain !== undefined && isId(domain) ? domain : undefined
 }
 
-function paramsOf({ segments, hasDomain }: Pattern, given: readonly string[]): Params | undefined {
+function paramsOf({ segments, hasDomain }: Pattern, given: readonly string[]): PathParams | undefined {
   // `/channels/connect` is no path of a domain.
   if (hasDomain && RESERVED_ROUTES.has(given[0] ?? '')) return undefined
   const params: Record<string, string> = {}
@@ -124,7 +80,7 @@ function paramsOf({ segments, hasDomain }: Pattern, given: readonly string[]): P
   return params
 }
 
-const pathOf = (to: string, params: Params) =>
+const pathOf = (to: string, params: PathParams) =>
   to
     .split('/')
     .map((segment) =>
@@ -132,6 +88,10 @@ const pathOf = (to: string, params: Params) =>
     )
     .join('/')
     .replace(/\/$/, '')
+
+/** The row that a URL is treated by. */
+export const olderPathOf = (url: string, authorization?: string): OlderPath | undefined =>
+  find(withoutEmptyDomain(withoutQuery(url)), authorization)?.row
 
 const withoutQuery = (url: string) => url.split('?', 1)[0] ?? ''
 /** Command lines of v0.15 and v0.16 list what a user can reach with an empty domain. */
@@ -152,7 +112,7 @@ const PAGE_OF_CLIENTS = /^(\{(?:"[a-z_]{1,32}":\d{1,20},){0,8})"clients":\[/
 export function translateOlderRequests(app: HttpApp): void {
   app.addHook('preValidation', (request, _reply, done) => {
     const found = olderRequest(request)
-    const { body } = found?.translation ?? {}
+    const { body } = found?.row ?? {}
     if (found !== undefined && body !== undefined) request.body = body(found.params)
     done()
   })
@@ -161,7 +121,7 @@ export function translateOlderRequests(app: HttpApp): void {
     if (found === undefined || reply.statusCode >= 400) return done(null, payload)
     const location = reply.getHeader('location')
     if (typeof location === 'string') void reply.header('location', location.replace(/^\/clients\//, '/things/'))
-    const { status } = found.translation
+    const { status } = found.row
     // The report of a dry run is the answer: a 204 would say that the thing is gone.
     const isDryRun = (request.query as { dry_run?: unknown }).dry_run === true
     if (status !== undefined && request.method === 'DELETE' && !isDryRun) {
