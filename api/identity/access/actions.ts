@@ -1,5 +1,6 @@
 /** Every action by name (contract section 2.3). The lists are closed: a role cannot contain other actions. */
 import { refusedField } from '#core/errors/index.ts'
+import { newerWord, olderWord } from '#older/index.ts'
 
 const ROLE_ACTIONS = ['manage_role', 'add_role_users', 'remove_role_users', 'view_role_users'] as const
 
@@ -119,36 +120,20 @@ export const CONNECTION_BITS = { publish: 1, subscribe: 2 } as const
 export type ConnectionType = keyof typeof CONNECTION_BITS
 export const CONNECTION_TYPES = ['publish', 'subscribe'] as const satisfies readonly ConnectionType[]
 
-/**
- * Parses a connection type in any case, and the legacy names `m_write` and `m_read`. Undefined for any other text
- * (contract 4.2).
- */
+const PLACE = 'api/identity/access/actions.ts'
+
+/** Returns the newer name of an action for its newer or older name (decision 24). */
+export const actionNamed = (name: string): string => newerWord(PLACE, name)
+
+/** Parses a connection type in any case, by its newer or older name. Undefined for any other text (contract 4.2). */
 export function parseConnectionType(text: string): ConnectionType | undefined {
-  switch (text.toLowerCase()) {
-    case 'publish':
-    case 'm_write':
-      return 'publish'
-    case 'subscribe':
-    case 'm_read':
-      return 'subscribe'
-    default:
-      return undefined
-  }
+  const named = actionNamed(text.toLowerCase())
+  return CONNECTION_TYPES.find((type) => type === named)
 }
 
-/** Converts the stored bits to the legacy names `m_write` and `m_read`. */
-export function presentConnectionActions(bits: number): string[] {
-  return [
-    ...((bits & CONNECTION_BITS.publish) === 0 ? [] : ['m_write']),
-    ...((bits & CONNECTION_BITS.subscribe) === 0 ? [] : ['m_read']),
-  ]
-}
-
-/** Legacy names of actions (decision 24). */
-const ALIASES: Readonly<Record<string, string>> = { c_list: 'membership', m_write: 'publish', m_read: 'subscribe' }
-
-/** Returns the current name of an action for its current or legacy name. */
-export const actionNamed = (name: string): string => (Object.hasOwn(ALIASES, name) ? (ALIASES[name] ?? name) : name)
+/** Converts the stored bits to the older names of the types. */
+export const presentConnectionActions = (bits: number): string[] =>
+  CONNECTION_TYPES.filter((type) => (bits & CONNECTION_BITS[type]) !== 0).map((type) => olderWord(PLACE, type))
 
 /** Parses a comma-separated list of actions of the type, as in listing queries. Throws `malformed`. */
 export function parseActions(type: EntityType, list: string | undefined): string[] {

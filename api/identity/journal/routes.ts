@@ -3,7 +3,7 @@ import { Type } from 'typebox'
 import { responses } from '#http/index.ts'
 import type { RoutePlugin } from '#http/index.ts'
 import { Id } from '../wire/index.ts'
-import { JournalPage, JournalQuery, presentRecord } from './schema.ts'
+import { JournalPage, JournalQuery, filterOf, presentRecord } from './schema.ts'
 import type { JournalPage as Page, JournalService } from './service.ts'
 
 const tags = ['journal']
@@ -34,7 +34,10 @@ export function journalRoutes(journal: JournalService): RoutePlugin {
         },
       },
       async (request) =>
-        present(await journal.ofUser(request.principal, request.params.user_id, request.query), request.query),
+        present(
+          await journal.ofUser(request.principal, request.params.user_id, filterOf(request.query)),
+          request.query,
+        ),
     )
     app.get(
       '/journal/worker/:worker_id',
@@ -52,7 +55,7 @@ export function journalRoutes(journal: JournalService): RoutePlugin {
       },
       async (request) =>
         present(
-          await journal.ofPlatformWorker(request.principal, request.params.worker_id, request.query),
+          await journal.ofPlatformWorker(request.principal, request.params.worker_id, filterOf(request.query)),
           request.query,
         ),
     )
@@ -76,7 +79,10 @@ export function journalRoutes(journal: JournalService): RoutePlugin {
       },
       async (request) => {
         const { domain_id: domainId, entity_type: type, entity_id: id } = request.params
-        return present(await journal.ofEntity(request.principal, domainId, type, id, request.query), request.query)
+        return present(
+          await journal.ofEntity(request.principal, domainId, type, id, filterOf(request.query)),
+          request.query,
+        )
       },
     )
   }

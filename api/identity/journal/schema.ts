@@ -5,6 +5,7 @@ import { recordOf } from '#http/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { Timestamp } from '../wire/index.ts'
+import { newerWords } from '#older/index.ts'
 import type { JournalRecord } from './repository.ts'
 
 /** Unix time in seconds with optional fractions, or in nanoseconds. */
@@ -30,6 +31,14 @@ export const JournalQuery = Type.Object({
   dir: Type.Optional(Direction),
 })
 export type JournalQuery = Static<typeof JournalQuery>
+
+/** A query with the operations that its operation stands for. */
+export type JournalFilter = Omit<JournalQuery, 'operation'> & { operations?: readonly string[] }
+
+/** Without an operation, or with an empty one, the query is for all of them. */
+export function filterOf({ operation = '', ...query }: JournalQuery): JournalFilter {
+  return operation === '' ? query : { ...query, operations: newerWords('api/identity/journal/schema.ts', operation) }
+}
 
 export const JournalItem = Type.Object(
   {

@@ -14,7 +14,7 @@ import type { ManagedType } from './managed.ts'
 import { MANAGED, isManagedType } from './managed.ts'
 import type { JournalRecord, Scope } from './repository.ts'
 import { countRecords, databaseTime, findManagedKey, findRemovedKeys, findUserKey, listRecords } from './repository.ts'
-import type { JournalQuery } from './schema.ts'
+import type { JournalFilter } from './schema.ts'
 import { createTotalCache } from './total-cache.ts'
 import type { DeviceType } from './visibility.ts'
 import { aboutType, findReachable, narrowIds, readsEverything, seenInDomain } from './visibility.ts'
@@ -29,7 +29,7 @@ export type JournalService = {
    * Lists the actions of the user and the changes of their account. Throws `forbidden` unless the caller is the user or
    * a platform administrator.
    */
-  ofUser(caller: UserPrincipal, userId: string, query: JournalQuery): Promise<JournalPage>
+  ofUser(caller: UserPrincipal, userId: string, query: JournalFilter): Promise<JournalPage>
   /** The newest changes in the domain that the caller may read, without sessions of devices. Throws `forbidden`. */
   newestChanges(
     caller: UserPrincipal,
@@ -40,7 +40,7 @@ export type JournalService = {
    * Lists the changes of a worker that belongs to no domain. Throws `forbidden` unless the caller is a platform administrator,
    * `not_found`.
    */
-  ofPlatformWorker(caller: UserPrincipal, workerId: string, query: JournalQuery): Promise<JournalPage>
+  ofPlatformWorker(caller: UserPrincipal, workerId: string, query: JournalFilter): Promise<JournalPage>
   /**
    * Lists the changes of an entity that the caller may read, or for administrators of the domain of a deleted entity.
    * For `domain` it lists every change in the domain that the caller may read. Throws `forbidden`, `not_found`.
@@ -50,7 +50,7 @@ export type JournalService = {
     domainId: string,
     type: DeviceType | ManagedType | 'domain',
     id: string,
-    query: JournalQuery,
+    query: JournalFilter,
   ): Promise<JournalPage>
 }
 
@@ -71,14 +71,6 @@ const SETTLED_SECONDS = 120
 /** Offset from which on the counts per day are used to find the start of a page. */
 const FAR_OFFSET = 2000
 
-/** Operations with the names of legacy clients. */
-const OLDER_OPERATIONS: Record<string, readonly string[]> = Object.fromEntries(
-  ['client', 'channel', 'group'].map((family) => [
-    `${family}.change_status`,
-    [`${family}.enable`, `${family}.disable`],
-  ]),
-)
-
 export function createJournalService({
   database,
   access,
@@ -90,11 +82,11 @@ export function createJournalService({
   const totals = createTotalCache()
 
   /** Totals of records that are not counted in advance are cached. */
-  async function total(asked: Listed, query: JournalQuery): Promise<number> {
+  async function total(asked: Listed, query: JournalFilter): Promise<number> {
     const { scope, name, where } = asked
     const counted = countedOf(asked, query)
     if (counted !== undefined) return await totalOf(db, counted, where)
-    const filter = JSON.stringify([scope, name, query.operation, query.sessions, query.from, query.to])
+    const filter = JSON.stringify([scope, name, query.operations, query.sessions, query.from, query.to])
     return await totals.total(filter, {
       count: ({ before, from }) =>
         countRecords(
@@ -110,7 +102,7 @@ export function createJournalService({
     })
   }
 
-  async function list(asked: Listed, query: JournalQuery): Promise<Page<JournalRecord>> {
+  async function list(asked: Listed, query: JournalFilter): Promise<Page<JournalRecord>> {
     const { scope } = asked
     const where = allOf([asked.where, ...queryConditions(query)])
     const found = await total({ ...asked, where }, query)
@@ -140,7 +132,7 @@ export function createJournalService({
   /** The first pages without sessions, which may be most of the newest records: those of each operation are read from an index. */
   async function newest(
     asked: Listed & { scope: { domainKey: number } },
-    query: JournalQuery,
+    query: JournalFilter,
   ): Promise<Page<JournalRecord>> {
     const where = allOf([asked.where, ...queryConditions(query)])
     const { offset, limit } = query
@@ -198,7 +190,7 @@ export function createJournalService({
     return keys
   }
 
-  const listManaged = async (keys: readonly number[], query: JournalQuery) =>
+  const listManaged = async (keys: readonly number[], query: JournalFilter) =>
     await list(
       { scope: { kind: 'entities', keys }, counted: undefined, name: 'managed', where: sql<boolean>`true` },
       query,
@@ -287,10 +279,10 @@ function ofOne(record: JournalRecord, id: string): JournalRecord {
 }
 
 /** Counts in advance exist only for listings without a time range. */
-const countedOf = ({ counted }: Listed, { from, to }: JournalQuery) =>
+const countedOf = ({ counted }: Listed, { from, to }: JournalFilter) =>
   from === undefined && to === undefined ? counted : undefined
 
-function requireOrder({ from, to }: JournalQuery): void {
+function requireOrder({ from, to }: JournalFilter): void {
   if (from === undefined || to === undefined || secondsOf(from) <= secondsOf(to)) return
   throw refusedField('from', 'must not be later than to')
 }
@@ -313,24 +305,22 @@ const secondsOf = (moment: string) => Number(secondsTextOf(moment))
 /** Pages near the beginning, without a filter that an index of the records serves. */
 function isNewestChanges({
   sessions,
-  operation,
+  operations,
   from,
   to,
   cursor,
   offset,
   limit,
   dir = 'desc',
-}: JournalQuery): boolean {
-  const hasFilter = operation !== undefined || from !== undefined || to !== undefined || cursor !== undefined
+}: JournalFilter): boolean {
+  const hasFilter = operations !== undefined || from !== undefined || to !== undefined || cursor !== undefined
   return sessions === false && !hasFilter && dir === 'desc' && offset + limit <= FAR_OFFSET
 }
 
-function queryConditions({ operation, sessions, from, to }: JournalQuery): Sql<boolean>[] {
+function queryConditions({ operations, sessions, from, to }: JournalFilter): Sql<boolean>[] {
   const at = (moment: string) => sql`to_timestamp(0) + ${`${secondsTextOf(moment)} seconds`}::interval`
   return [
-    ...(operation === undefined || operation === ''
-      ? []
-      : [sql<boolean>`s.operation = ANY (${OLDER_OPERATIONS[operation] ?? [operation]}::text[])`]),
+    ...(operations === undefined ? [] : [sql<boolean>`s.operation = ANY (${operations}::text[])`]),
     ...(sessions === false ? [sql<boolean>`s.operation NOT LIKE 'mqtt.%'`] : []),
     ...(from === undefined ? [] : [sql<boolean>`s.occurred_at >= ${at(from)}`]),
     ...(to === undefined ? [] : [sql<boolean>`s.occurred_at <= ${at(to)}`]),

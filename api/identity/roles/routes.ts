@@ -29,6 +29,7 @@ import {
   RolePage,
   RoleUpdate,
   actionsIn,
+  namedActions,
   pathParams,
   presentRole,
   requireGiven,
@@ -89,7 +90,7 @@ function addEntityRoutes(app: HttpApp, roles: RolesService, base: RoleBase): voi
       const { body } = request
       const created = await roles.create(request.principal, roleTargetOf(base, paramsIn(request)), {
         name: requireGiven(body.role_name ?? body.name, '/role_name'),
-        actions: body.optional_actions ?? body.actions ?? [],
+        actions: namedActions(body) ?? [],
         members: body.optional_members ?? body.members ?? [],
       })
       void reply.code(201).header('Location', locationOf(base, paramsIn(request), created.role.id))
@@ -150,7 +151,7 @@ function addRoleRoutes(app: HttpApp, roles: RolesService, base: RoleBase): void 
     async (request) => {
       const { body } = request
       const name = body.role_name ?? body.name
-      const actions = body.optional_actions ?? body.actions
+      const actions = namedActions(body)
       if (name === undefined && actions === undefined) requireGiven(undefined, '/role_name')
       const target = roleTargetOf(base, paramsIn(request))
       return presentRole(

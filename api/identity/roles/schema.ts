@@ -5,7 +5,7 @@ import { refusedField } from '#core/errors/index.ts'
 import { documented } from '#http/index.ts'
 import { Cursor, MAX_LIMIT, MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
-import { ACTIONS } from '../access/index.ts'
+import { ACTIONS, actionNamed } from '../access/index.ts'
 import type { PlacedRole as PlacedRoleRecord } from '../access/index.ts'
 import { ActionsFilter, Id, PlacedRole, Timestamp } from '../wire/index.ts'
 import type { EntityMember as EntityMemberRecord } from './memberships.ts'
@@ -27,7 +27,7 @@ export const RoleId = Type.String({
 })
 
 const RoleName = Type.String({ minLength: 1, maxLength: MAX_ROLE_NAME_CHARS })
-/** Legacy names are accepted too (decision 24). */
+/** Older names are accepted too (decision 24). */
 const Action = Type.String({
   maxLength: 64,
   description: 'Action; `…/roles/available-actions` lists those of each entity type',
@@ -151,8 +151,11 @@ export function requireGiven<T>(value: T | undefined, path: string): T {
   throw refusedField(path, 'is required')
 }
 
-export const actionsIn = (body: Static<typeof ActionsBody>): string[] =>
-  requireGiven(body.optional_actions ?? body.actions, '/actions')
+/** The actions of a body, under either of their names, by their newer names. Undefined without any. */
+export const namedActions = (body: { optional_actions?: string[]; actions?: string[] }): string[] | undefined =>
+  (body.optional_actions ?? body.actions)?.map(actionNamed)
+
+export const actionsIn = (body: Static<typeof ActionsBody>): string[] => requireGiven(namedActions(body), '/actions')
 
 export const membersIn = (body: Static<typeof MembersBody>): string[] =>
   requireGiven(body.optional_members ?? body.members, '/members')

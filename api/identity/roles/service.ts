@@ -5,7 +5,7 @@ import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, EntityType, UserPrincipal } from '../access/index.ts'
-import { ACTIONS, ADMIN_ROLE_NAME, actionNamed, adminRoleId } from '../access/index.ts'
+import { ACTIONS, ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
 import { readActionCheck, requireGrantable } from './granting.ts'
 import { lockForRoles } from './locks.ts'
@@ -277,9 +277,8 @@ function inOrder(type: EntityType, actions: readonly string[]): string[] {
 /** Throws `malformed` for an action that does not exist on the entity type. */
 function requireKnownActions(type: EntityType, actions: readonly string[]): string[] {
   const known = new Set<string>(ACTIONS[type])
-  const named = actions.map(actionNamed)
-  const unknown = named.find((action) => !known.has(action))
-  if (unknown === undefined) return inOrder(type, named)
+  const unknown = actions.find((action) => !known.has(action))
+  if (unknown === undefined) return inOrder(type, actions)
   throw refusedField(
     '/actions',
     `contain ${unknown}, which is not an action of a ${type}: use ${ACTIONS[type].join(', ')}`,

@@ -7,6 +7,7 @@ import { bearerOf, originOf } from './bearer.ts'
 import { requireRouteAllowed } from '../access/index.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { givenUnder, namesOf } from '#older/index.ts'
 import { Id } from '../wire/index.ts'
 import {
   IssueToken,
@@ -22,6 +23,9 @@ import {
 import type { TokensService } from './service.ts'
 import type { SigningKeys } from './signing-keys.ts'
 
+const PLACE = 'api/identity/tokens/routes.ts'
+const LOGIN_NAMES = namesOf(PLACE, 'identity')
+const PASSWORD_NAMES = namesOf(PLACE, 'secret')
 const SessionParams = Type.Object({ session_id: Id })
 
 export function tokenRoutes(tokens: TokensService, keys: SigningKeys, access: AccessPolicy): RoutePlugin {
@@ -44,7 +48,9 @@ export function tokenRoutes(tokens: TokensService, keys: SigningKeys, access: Ac
       },
       async (request, reply) => {
         void reply.code(201)
-        return await tokens.issue(request.body, originOf(request))
+        const { body } = request
+        const login = { identity: givenUnder(body, LOGIN_NAMES), secret: givenUnder(body, PASSWORD_NAMES) }
+        return await tokens.issue({ ...login, domain_id: body.domain_id }, originOf(request))
       },
     )
     app.post(

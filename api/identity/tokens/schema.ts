@@ -21,7 +21,7 @@ export type TokenPair = Static<typeof TokenPair>
 const login = { maxLength: 1024, description: 'Username or email' }
 const password = { maxLength: 1024 }
 
-/** Accepts current and legacy names, in any combination. */
+/** Accepts newer and older names, in any combination. */
 export const IssueToken = Type.Object(
   {
     identity: Type.Optional(Type.String(login)),
@@ -32,7 +32,6 @@ export const IssueToken = Type.Object(
   },
   { $id: 'IssueToken' },
 )
-export type IssueToken = Static<typeof IssueToken>
 
 export const BrowserLogin = Type.Object(
   {

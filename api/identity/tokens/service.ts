@@ -33,7 +33,7 @@ import {
   purgeSessions,
   revokeSession,
 } from './repository.ts'
-import type { IssueToken, SessionQuery, TokenPair } from './schema.ts'
+import type { SessionQuery, TokenPair } from './schema.ts'
 import type { SigningKeys } from './signing-keys.ts'
 import type { UseRecorder } from './use-recorder.ts'
 
@@ -56,6 +56,9 @@ export type TokensDeps = {
   accessTokenTtlMs: number
   refreshTokenTtlMs: number
 }
+
+/** A username or an email, the password, and the domain that the tokens are bound to. */
+export type Login = { identity?: string | undefined; secret?: string | undefined; domain_id?: string | undefined }
 
 /** The part of the service that other slices use: logging in, and authenticating a token. */
 export type Logins = Pick<TokensService, 'issue' | 'authenticate'>
@@ -146,9 +149,8 @@ export class TokensService {
    * Throws `malformed` without login or password, `unauthenticated` for wrong credentials or a disabled user,
    * `rate_limited` after too many failures.
    */
-  async issue(input: IssueToken, origin: Origin): Promise<TokenPair> {
-    const login = input.identity ?? input.username
-    const password = input.secret ?? input.password
+  async issue(input: Login, origin: Origin): Promise<TokenPair> {
+    const { identity: login, secret: password } = input
     if (login === undefined || login === '')
       throw new ServiceError('malformed', 'identity is required: a username or an email', {
         details: [{ path: '/identity', message: 'is required' }],
