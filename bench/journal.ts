@@ -74,12 +74,12 @@ async function measure(fresh: () => JournalService, { caller, domainId, clientId
       row('a domain, page with known total', page, TARGET_PAGE_MS),
       row(
         'a domain, one operation, first total',
-        await first(() => ofDomain(journal, { operation: 'client.remove' })),
+        await first(() => ofDomain(journal, { operations: ['client.remove'] })),
         TARGET_TOTAL_MS,
       ),
       row(
         'a domain, one operation, page',
-        await again(() => ofDomain(journal, { operation: 'client.remove' })),
+        await again(() => ofDomain(journal, { operations: ['client.remove'] })),
         TARGET_PAGE_MS,
       ),
       row(

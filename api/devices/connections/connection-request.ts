@@ -1,9 +1,11 @@
 /**
- * Parses the pairs of a connect or disconnect request, with current or legacy field names (contract 4.2, decision 16).
+ * Parses the pairs of a connect or disconnect request, with newer or older field names (contract 4.2, decision 16). Routes call it, so that
+ * the service knows the parsed request only.
  */
 import { CONNECTION_BITS, parseConnectionType } from '#api/identity/index.ts'
 import { ServiceError, fieldName, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
+import { namesOf } from '#older/index.ts'
 import { requireItemLimit } from '../connectable/bulk.ts'
 import type { Connecting } from './schema.ts'
 
@@ -14,6 +16,25 @@ export const BOTH = CONNECTION_BITS.publish | CONNECTION_BITS.subscribe
 
 /** Every client of the first list with every channel of the second. */
 export type ConnectionRequest = { clientIds: string[]; channelIds: string[]; bits: number }
+
+/** Ids of the path replace those of the body. Throws as `parseConnectionPairs`, and `not_found` for an invalid id in the path. */
+export function requestsOf(path: PathIds, body: Connecting | readonly Connecting[]): ConnectionRequest[] {
+  return parseConnectionPairs([body].flat().map((one) => withPath(path, one)))
+}
+
+type PathIds = { channelId?: string; clientId?: string }
+
+/** An invalid id in the path is `not_found`, like an unknown one. */
+function withPath({ channelId, clientId }: PathIds, connection: Connecting): Connecting {
+  for (const id of [channelId, clientId]) {
+    if (id !== undefined && !isId(id)) throw new ServiceError('not_found', 'entity not found')
+  }
+  return {
+    ...connection,
+    ...(channelId === undefined ? {} : { channel_ids: [channelId] }),
+    ...(clientId === undefined ? {} : { client_ids: [clientId] }),
+  }
+}
 
 /** Throws `malformed`, and `too_large` for more than `MAX_PAIRS` pairs. */
 export function parseConnectionPairs(connections: readonly Connecting[]): ConnectionRequest[] {
@@ -34,10 +55,11 @@ export function requirePairLimit(pairs: number): void {
     )
 }
 
-/** The current and the legacy names of each field; the first one that the caller sent counts. */
-const CLIENT_FIELDS = ['client_ids', 'subjects', 'thing_id'] as const
-const CHANNEL_FIELDS = ['channel_ids', 'objects', 'channel_id'] as const
-const TYPE_FIELDS = ['types', 'actions'] as const
+/** The names of each field; the first one that the caller sent counts. */
+const PLACE = 'api/devices/connections/connection-request.ts'
+const CLIENT_FIELDS = namesOf(PLACE, 'client_ids')
+const CHANNEL_FIELDS = namesOf(PLACE, 'channel_ids')
+const TYPE_FIELDS = namesOf(PLACE, 'types')
 
 /** The number of pairs that a parsed body of any form stands for. The channel of a path counts as one. */
 export function pairsOf(body: unknown): number {
@@ -59,19 +81,16 @@ function parseOne(connection: Connecting, at: string): ConnectionRequest {
     bits |= CONNECTION_BITS[type]
   }
   return {
-    clientIds: requireIds(connection, CLIENT_FIELDS, at),
-    channelIds: requireIds(connection, CHANNEL_FIELDS, at),
+    clientIds: requireIds(connection, 'client_ids', at),
+    channelIds: requireIds(connection, 'channel_ids', at),
     bits: bits === 0 ? BOTH : bits,
   }
 }
 
-/** The ids of the first field that is present. Errors name that field, or the current name if none is present. */
-function requireIds(
-  connection: Connecting,
-  fields: typeof CLIENT_FIELDS | typeof CHANNEL_FIELDS,
-  at: string,
-): string[] {
-  const field = fields.find((name) => connection[name] !== undefined) ?? fields[0]
+/** The ids of the first field that is present. Errors name that field, or the newer name if none is present. */
+function requireIds(connection: Connecting, newer: 'client_ids' | 'channel_ids', at: string): string[] {
+  const fields = newer === 'client_ids' ? CLIENT_FIELDS : CHANNEL_FIELDS
+  const field = fields.find((name) => connection[name] !== undefined) ?? newer
   const path = `${at}/${field}`
   const value = connection[field]
   if (value === undefined) throw refusedField(path, 'is required')

@@ -1,4 +1,4 @@
 export { connectionRoutes } from './routes.ts'
 export { createConnectionsService } from './service.ts'
 export type { ConnectionsService } from './service.ts'
-export { MAX_PAIRS, pairsOf, requirePairLimit } from './connection-request.ts'
+export { BOTH, MAX_PAIRS, pairsOf, parseConnectionPairs, requirePairLimit } from './connection-request.ts'

@@ -1,5 +1,5 @@
 /**
- * Connect and disconnect: current and legacy request formats, with the domain in the path and without (contract 4.2,
+ * Connect and disconnect: newer and older request formats, with the domain in the path and without (contract 4.2,
  * decision 52).
  */
 import { Type } from 'typebox'
@@ -7,7 +7,7 @@ import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#http/index.ts'
 import type { BulkTurns, RoutePlugin } from '#http/index.ts'
 import { MAX_BULK_BODY_BYTES } from '../connectable/bulk.ts'
-import { pairsOf } from './connection-request.ts'
+import { pairsOf, requestsOf } from './connection-request.ts'
 import { ChannelConnecting, Connection, Connectings, presentConnection } from './schema.ts'
 import type { ConnectionsService } from './service.ts'
 
@@ -59,7 +59,7 @@ export function connectionRoutes(connections: ConnectionsService, bulk: BulkTurn
             },
             async (request, reply) => {
               const { domain_id: domainId } = request.params as Ids
-              await apply(request.principal, { domainId }, [request.body].flat())
+              await apply(request.principal, { domainId }, requestsOf({}, request.body))
               return await reply.code(status).send()
             },
           )
@@ -80,7 +80,8 @@ export function connectionRoutes(connections: ConnectionsService, bulk: BulkTurn
           },
           async (request, reply) => {
             const { domain_id: domainId, channel_id: channelId } = request.params as Ids & { channel_id: string }
-            await apply(request.principal, { domainId, channelId }, [request.body])
+            const path = { domainId, channelId }
+            await apply(request.principal, path, requestsOf(path, request.body))
             return await reply.code(status).send()
           },
         )
@@ -119,7 +120,8 @@ export function connectionRoutes(connections: ConnectionsService, bulk: BulkTurn
         },
         async (request, reply) => {
           const { domain_id: domainId, channel_id: channelId, client_id: clientId } = request.params as Required<Ids>
-          await connections.disconnect(request.principal, { domainId, channelId, clientId }, [{}])
+          const path = { domainId, channelId, clientId }
+          await connections.disconnect(request.principal, path, requestsOf(path, {}))
           return await reply.code(204).send()
         },
       )

@@ -2,12 +2,10 @@
 import type { AccessPolicy, DomainAccess, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
-import { isId } from '#core/ids.ts'
 import type { ConnectableType } from '../connectable/record.ts'
 import type { Connecting as KeyPairs, ConnectionRecord, Endpoint } from './repository.ts'
 import { findEndpoints, getConnection, insertConnections, removeConnections } from './repository.ts'
-import type { Connecting } from './schema.ts'
-import { BOTH, factsOf, parseConnectionPairs } from './connection-request.ts'
+import { BOTH, factsOf, requestsOf } from './connection-request.ts'
 import type { ConnectionRequest } from './connection-request.ts'
 
 /** Without a domain the ids are searched in every domain that the caller has access to (decision 31b). */
@@ -15,14 +13,13 @@ export type ConnectionPath = { domainId: string | undefined; channelId?: string;
 
 export type ConnectionsService = {
   /**
-   * Connects all pairs of all items, or none. Connecting an existing pair has no effect (decision 16b). An id of the
-   * path replaces the ids of the body. Throws `malformed`, `forbidden`, `too_large`; for an unknown id `not_found` when
-   * it is in the path, otherwise `unprocessable`, like for a disabled client or channel; `conflict` when the ids of a
-   * path without a domain exist in several.
+   * Connects all pairs of all items, or none. Connecting an existing pair has no effect (decision 16b). Throws
+   * `forbidden`; for an unknown id `not_found` when it is in the path, otherwise `unprocessable`, like for a disabled
+   * client or channel; `conflict` when the ids of a path without a domain exist in several.
    */
-  connect(caller: UserPrincipal, path: ConnectionPath, connections: readonly Connecting[]): Promise<void>
+  connect(caller: UserPrincipal, path: ConnectionPath, wanted: readonly ConnectionRequest[]): Promise<void>
   /** Disconnecting a missing pair is not an error. */
-  disconnect(caller: UserPrincipal, path: ConnectionPath, connections: readonly Connecting[]): Promise<void>
+  disconnect(caller: UserPrincipal, path: ConnectionPath, wanted: readonly ConnectionRequest[]): Promise<void>
   /**
    * Connects all given clients with all given channels in both directions. The running transaction has created them.
    * The permission on each of them is checked only for a caller who may not connect in the whole domain.
@@ -80,11 +77,10 @@ export function createConnectionsService({
   async function forAll(
     caller: UserPrincipal,
     path: ConnectionPath,
-    connections: readonly Connecting[],
+    wanted: readonly ConnectionRequest[],
     operation: Operation,
     apply: Apply,
   ): Promise<void> {
-    const wanted = parseConnectionPairs(connections.map((one) => withPath(path, one)))
     const domain =
       path.domainId === undefined
         ? await locateDomain(caller, path, wanted, operation)
@@ -111,8 +107,8 @@ export function createConnectionsService({
     })
   }
 
-  async function connect(caller: UserPrincipal, path: ConnectionPath, connections: readonly Connecting[]) {
-    await forAll(caller, path, connections, 'connect', async (tx, domain, ends, pairs) => {
+  async function connect(caller: UserPrincipal, path: ConnectionPath, wanted: readonly ConnectionRequest[]) {
+    await forAll(caller, path, wanted, 'connect', async (tx, domain, ends, pairs) => {
       requireEnabled(ends)
       return await insertConnections(tx, domain.domainKey, pairs, caller.id)
     })
@@ -123,8 +119,7 @@ export function createConnectionsService({
     async connectCreated(caller, domain, { clients, channels }) {
       const wanted = { clientIds: clients.map(({ id }) => id), channelIds: channels.map(({ id }) => id), bits: BOTH }
       if (!domain.can('client_connect_to_channel') || !domain.can('channel_connect_to_client')) {
-        const pairs = { client_ids: wanted.clientIds, channel_ids: wanted.channelIds }
-        return await connect(caller, { domainId: domain.domainId }, [pairs])
+        return await connect(caller, { domainId: domain.domainId }, [wanted])
       }
       const { domainKey } = domain
       const [clientKeys, channelKeys] = [clients.map(({ key }) => key), channels.map(({ key }) => key)]
@@ -134,12 +129,12 @@ export function createConnectionsService({
         record({ operation: 'channel.connect', domainKey, entityKeys, attributes: factsOf(wanted) })
       })
     },
-    async disconnect(caller, path, connections) {
-      await forAll(caller, path, connections, 'disconnect', (tx, _domain, _ends, pairs) => removeConnections(tx, pairs))
+    async disconnect(caller, path, wanted) {
+      await forAll(caller, path, wanted, 'disconnect', (tx, _domain, _ends, pairs) => removeConnections(tx, pairs))
     },
     async connectPair(caller, path) {
       let made: ConnectionRecord | undefined
-      await forAll(caller, path, [{}], 'connect', async (tx, domain, ends, pairs) => {
+      await forAll(caller, path, requestsOf(path, {}), 'connect', async (tx, domain, ends, pairs) => {
         requireEnabled(ends)
         const changed = await insertConnections(tx, domain.domainKey, pairs, caller.id)
         const [client, channel] = [ends.clients.get(path.clientId), ends.channels.get(path.channelId)]
@@ -148,18 +143,6 @@ export function createConnectionsService({
       })
       return made as ConnectionRecord
     },
-  }
-}
-
-/** An invalid id in the path is `not_found`, like an unknown one. */
-function withPath({ channelId, clientId }: ConnectionPath, connection: Connecting): Connecting {
-  for (const id of [channelId, clientId]) {
-    if (id !== undefined && !isId(id)) throw new ServiceError('not_found', 'entity not found')
-  }
-  return {
-    ...connection,
-    ...(channelId === undefined ? {} : { channel_ids: [channelId] }),
-    ...(clientId === undefined ? {} : { client_ids: [clientId] }),
   }
 }
 

@@ -15,6 +15,7 @@ import {
   NewBootstrapConfig,
   StateUpdate,
   presentConfig,
+  newerConfig,
 } from './schema.ts'
 import type { BootstrapService, ShownConfig } from './service.ts'
 
@@ -48,7 +49,7 @@ function configRoutes(app: HttpApp, bootstrap: BootstrapService): void {
         },
       },
       async (request, reply) => {
-        const clientId = await bootstrap.create(request.principal, request.params.domain_id, request.body)
+        const clientId = await bootstrap.create(request.principal, request.params.domain_id, newerConfig(request.body))
         return await reply.code(201).header('Location', `/${path}/${clientId}`).send()
       },
     )

@@ -1,9 +1,10 @@
-/** Wire shapes of bootstrap configurations, with current and legacy field names (contract 9.1). */
+/** Wire shapes of bootstrap configurations, with newer and older field names (contract 9.1). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { SECRET, recordOf } from '#http/index.ts'
 import { Id, Metadata, Name } from '#api/identity/index.ts'
 import { Cursor, MAX_OFFSET, MAX_LIMIT, pageFields } from '#core/page.ts'
+import { namesOf, withOlderNames } from '#older/index.ts'
 import { BINDING_TYPES, SlotName } from '../profiles/index.ts'
 import type { Rendered } from '../profiles/index.ts'
 import type { BootstrapConfig } from './repository.ts'
@@ -68,7 +69,7 @@ export const PreviewRequest = Type.Object(
 )
 export type PreviewRequest = Static<typeof PreviewRequest>
 
-/** Current and legacy names of the client id. */
+/** Newer and older names of the client id. */
 const clientNames = {
   client_id: Type.Optional(
     Type.String({ maxLength: 36, description: 'Id of the client; absent or empty creates a new client' }),
@@ -216,9 +217,13 @@ export const DeviceConfig = Type.Object(
 )
 export type DeviceConfig = Static<typeof DeviceConfig>
 
-/** Returns the client id from the current or a legacy field. Undefined requests a new client. */
-export function clientIdOf(body: NewBootstrapConfig): string | undefined {
-  return [body.client_id, body.thing_id, body.magistrala_id, body.mainflux_id].find((one) => (one ?? '') !== '')
+const PLACE = 'api/provisioning/bootstrap/schema.ts'
+const CLIENT_NAMES = namesOf(PLACE, 'client_id')
+
+/** The body with the id of the client under its newer name. Without an id, or with an empty one, a new client is created. */
+export function newerConfig(body: NewBootstrapConfig): NewBootstrapConfig {
+  const clientId = CLIENT_NAMES.map((name) => body[name]).find((id) => (id ?? '') !== '')
+  return { ...body, client_id: clientId ?? '' }
 }
 
 /** The response to a device. Its secrets belong to the device or are bound for it. */
@@ -259,14 +264,7 @@ export function presentForDevice({ config, clientSecret, privateKey, rendered }:
   const filled = (name: 'content' | 'client_cert' | 'client_key' | 'ca_cert', text: string) =>
     text === '' ? {} : { [name]: text }
   return {
-    client_id: config.clientId,
-    client_secret: clientSecret,
-    thing_id: config.clientId,
-    thing_key: clientSecret,
-    mainflux_id: config.clientId,
-    mainflux_key: clientSecret,
-    channels: config.channels,
-    mainflux_channels: config.channels,
+    ...withOlderNames(PLACE, { client_id: config.clientId, client_secret: clientSecret, channels: config.channels }),
     id: config.clientId,
     ...filled('content', rendered?.content ?? config.content),
     ...(rendered === undefined ? {} : { content_type: rendered.contentType }),

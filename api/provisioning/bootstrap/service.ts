@@ -2,7 +2,7 @@
  * The rules of bootstrap configurations (contract 9.1). A configuration contains the secrets of its client, so viewing
  * and changing it requires `update` on the client. The device gets it for its external id and key, active or not.
  */
-import { openClientSecret } from '#api/devices/index.ts'
+import { BOTH, openClientSecret } from '#api/devices/index.ts'
 import type { Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, DomainAccess, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
@@ -36,7 +36,6 @@ import type {
   DeviceAnswer,
   NewBootstrapConfig,
 } from './schema.ts'
-import { clientIdOf } from './schema.ts'
 import { createConfigSealing } from './sealing.ts'
 import type { ConfigSealing } from './sealing.ts'
 
@@ -85,7 +84,7 @@ export class BootstrapService {
     const { database, journal, access, devices } = this.#deps
     const profileId = input.profile_id ?? ''
     requireWhole(input)
-    const clientId = clientIdOf(input)
+    const clientId = input.client_id === '' ? undefined : input.client_id
     const located = clientId === undefined ? undefined : await this.#changes.locate(caller, domainId, clientId)
     const domain = located?.domain ?? (await access.enter(caller, domainId))
     // Checked before the profile is read, so that its existence is not revealed. The content for the device reveals the
@@ -116,7 +115,7 @@ export class BootstrapService {
       if (profile !== undefined && input.bindings !== undefined)
         await this.enrolments.bindWithin(tx, domain, caller, { clientKey, clientId: id, profile }, input.bindings)
       if (isEnabled && channelIds.length > 0)
-        await inside.connections.connect(caller, { domainId }, [{ client_ids: [id], channel_ids: [...channelIds] }])
+        await inside.connections.connect(caller, { domainId }, [both(id, new Set(channelIds))])
       return id
     })
   }
@@ -253,8 +252,9 @@ export class BootstrapService {
       if (config.isActive) {
         const [before, after] = [new Set(config.channels.map(({ id }) => id)), new Set(channelIds)]
         const gone = before.difference(after)
-        if (gone.size > 0) await inside.devices.connections.disconnect(caller, { domainId }, [both(config, gone)])
-        await inside.devices.connections.connect(caller, { domainId }, [both(config, after)])
+        if (gone.size > 0)
+          await inside.devices.connections.disconnect(caller, { domainId }, [both(config.clientId, gone)])
+        await inside.devices.connections.connect(caller, { domainId }, [both(config.clientId, after)])
       }
       await setChannels(tx, config.clientKey, keys)
       inside.record('client.update_connections', { channel_ids: [...new Set(channelIds)] })
@@ -267,7 +267,7 @@ export class BootstrapService {
       const { tx, config } = inside
       if (config.isActive === isActive) return
       const { connections } = inside.devices
-      const all = [both(config, new Set(config.channels.map(({ id }) => id)))]
+      const all = [both(config.clientId, new Set(config.channels.map(({ id }) => id)))]
       if (config.channels.length > 0) {
         await (isActive
           ? connections.connect(caller, { domainId }, all)
@@ -342,8 +342,8 @@ async function channelKeysOf(tx: Transaction, domain: DomainAccess, ids: readonl
 }
 
 /** A request that connects the client with these channels in both directions. */
-function both(config: BootstrapConfig, channelIds: ReadonlySet<string>) {
-  return { client_ids: [config.clientId], channel_ids: [...channelIds] }
+function both(clientId: string, channelIds: ReadonlySet<string>) {
+  return { clientIds: [clientId], channelIds: [...channelIds], bits: BOTH }
 }
 
 /**

@@ -5,7 +5,9 @@ import { NewChannel, NewClient } from '#api/devices/index.ts'
 import { Id } from '#api/identity/index.ts'
 import { fieldName } from '#core/errors/index.ts'
 import type { ErrorDetail, ServiceError } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
 import { SECRET, checkOf, detailsOf, requireStorable, roundedInteger } from '#http/index.ts'
+import { givenUnder, namesOf } from '#older/index.ts'
 
 export const ImportedItem = Type.Object({ id: Id, name: Type.String() })
 export const ImportedClients = Type.Object({
@@ -28,7 +30,7 @@ const ConnectionItem = Type.Object({
   channel_id: Type.Optional(Type.String()),
   types: Type.Optional(Type.Array(Type.Enum(['publish', 'subscribe', 'm_write', 'm_read']), { minItems: 1 })),
 })
-export type ConnectionItem = Static<typeof ConnectionItem>
+type ConnectionItem = Static<typeof ConnectionItem>
 
 const ITEMS = { clients: NewClient, channels: NewChannel, connections: ConnectionItem }
 
@@ -52,4 +54,25 @@ export function storageFaultOf(record: Record<string, unknown>): string | undefi
   } catch (error) {
     return (error as ServiceError).message
   }
+}
+
+export type Pairs = { clientIds: string[]; channelIds: string[]; types: string[] | undefined }
+
+const PLACE = 'api/provisioning/bulk/schema.ts'
+const LISTS = { clients: namesOf(PLACE, 'client_ids'), channels: namesOf(PLACE, 'channel_ids') }
+const CLIENT = namesOf(PLACE, 'client_id')
+
+/** Returns the pairs of an item of a file, with newer or older field names, or the text of an error. */
+export function pairsOf(item: unknown): Pairs | string {
+  const faults = faultsOf('connections', item)
+  if (faults.length > 0) return faults.join('; ')
+  const given = item as ConnectionItem
+  const one = (id: string | undefined) => (id === undefined ? undefined : [id])
+  const clientIds = givenUnder(given, LISTS.clients) ?? one(givenUnder(given, CLIENT))
+  const channelIds = givenUnder(given, LISTS.channels) ?? one(given.channel_id)
+  if (clientIds === undefined) return 'contains no client'
+  if (channelIds === undefined) return 'contains no channel'
+  for (const id of clientIds) if (!isId(id)) return `client ${JSON.stringify(id)} is not a UUID in lower case`
+  for (const id of channelIds) if (!isId(id)) return `channel ${JSON.stringify(id)} is not a UUID in lower case`
+  return { clientIds, channelIds, types: given.types }
 }

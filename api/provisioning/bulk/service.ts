@@ -2,7 +2,7 @@
  * Imports files of clients, channels or connections: completely or not at all, with a report of the line and reason of
  * each error (contract section 13, bulk files). The services of devices create the entities.
  */
-import { MAX_BULK_ITEMS, MAX_PAIRS, requirePairLimit } from '#api/devices/index.ts'
+import { MAX_BULK_ITEMS, MAX_PAIRS, parseConnectionPairs, requirePairLimit } from '#api/devices/index.ts'
 import type { Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
 import { headerOf, recordOfRow } from '#core/csv-records.ts'
@@ -10,22 +10,20 @@ import { CsvTextFault, decodeCsv, delimitedCsv } from '#core/csv-text.ts'
 import type { Database } from '#core/database/index.ts'
 import type { ErrorKind } from '#core/errors/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { isId } from '#core/ids.ts'
 import { inTurns } from '#core/turns.ts'
 import { parseCsv } from './csv.ts'
 import { createReport } from './report.ts'
 import type { Report } from './report.ts'
 import { findKnown, findTaken } from './repository.ts'
 import type { KnownEnd } from './repository.ts'
-import { faultsOf, storageFaultOf } from './schema.ts'
-import type { ConnectionItem } from './schema.ts'
+import { faultsOf, pairsOf, storageFaultOf } from './schema.ts'
+import type { Pairs } from './schema.ts'
 
 /** Bytes of a CSV file with the charset of their content type, or the value of a JSON file. */
 export type FileBody = { csv: Buffer; charset: string | undefined } | { json: unknown }
 
 type Placed<T> = { place: string; item: T }
 type Named = { id?: string; name?: string; credentials?: { secret?: string } }
-type Pairs = { clientIds: string[]; channelIds: string[]; types: string[] | undefined }
 
 export type Imported<T> = { total: number; made: T[] }
 
@@ -146,11 +144,13 @@ export function createBulkService({
       await devices.connections.connect(
         caller,
         { domainId },
-        merged.map(({ clientIds, channelIds, types }) => ({
-          client_ids: clientIds,
-          channel_ids: channelIds,
-          ...(types === undefined ? {} : { types }),
-        })),
+        parseConnectionPairs(
+          merged.map(({ clientIds, channelIds, types }) => ({
+            client_ids: clientIds,
+            channel_ids: channelIds,
+            ...(types === undefined ? {} : { types }),
+          })),
+        ),
       )
       return { total }
     },
@@ -224,21 +224,6 @@ function refuseRepeated<T>(
     if (first === undefined) places.set(value, place)
     else report.refuse('conflict', place, `repeats the ${field} of ${first}`)
   }
-}
-
-/** Returns the pairs of an item with current or legacy field names, or the text of an error. */
-function pairsOf(item: unknown): Pairs | string {
-  const faults = faultsOf('connections', item)
-  if (faults.length > 0) return faults.join('; ')
-  const { client_ids, subjects, thing_id, client_id, channel_ids, objects, channel_id, types } = item as ConnectionItem
-  const one = (id: string | undefined) => (id === undefined ? undefined : [id])
-  const clientIds = client_ids ?? subjects ?? one(client_id ?? thing_id)
-  const channelIds = channel_ids ?? objects ?? one(channel_id)
-  if (clientIds === undefined) return 'contains no client'
-  if (channelIds === undefined) return 'contains no channel'
-  for (const id of clientIds) if (!isId(id)) return `client ${JSON.stringify(id)} is not a UUID in lower case`
-  for (const id of channelIds) if (!isId(id)) return `channel ${JSON.stringify(id)} is not a UUID in lower case`
-  return { clientIds, channelIds, types }
 }
 
 function refuseUnknown(

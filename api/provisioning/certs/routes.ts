@@ -6,6 +6,7 @@ import { refusedField } from '#core/errors/index.ts'
 import { NoBody, responses } from '#http/index.ts'
 import type { HttpApp, RoutePlugin } from '#http/index.ts'
 import type { Page } from '#core/page.ts'
+import { givenUnder, namesOf } from '#older/index.ts'
 import type { Authority } from './authority.ts'
 import {
   Certificate,
@@ -59,6 +60,9 @@ export function certificateRoutes(certificates: CertificatesService, authority: 
   }
 }
 
+/** The names of the client of a request whose path does not name it. */
+const CLIENT_NAMES = namesOf('api/provisioning/certs/routes.ts', 'client_id')
+
 function issueRoutes(app: HttpApp, { certificates, present }: Routes): void {
   app.post(
     '/:domain_id/certs',
@@ -74,7 +78,7 @@ function issueRoutes(app: HttpApp, { certificates, present }: Routes): void {
       },
     },
     async (request, reply) => {
-      const clientId = request.body.client_id ?? request.body.thing_id
+      const clientId = givenUnder(request.body, CLIENT_NAMES)
       if (clientId === undefined || clientId === '') throw refusedField('/client_id', 'is required')
       void reply.code(201)
       return present(await certificates.issue(request.principal, request.params.domain_id, clientId, request.body))
