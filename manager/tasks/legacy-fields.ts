@@ -3,6 +3,7 @@
  * than ignores (contract, decision 63).
  */
 import { ServiceError, refusedField } from '#core/errors/index.ts'
+import { REFUSED, namesOf } from '#older/index.ts'
 
 const MIB = 1024 * 1024
 /** Larger modules have a request of their own. */
@@ -11,6 +12,8 @@ export const MAX_FILE_BYTES = 8 * MIB
 const MAX_FIELDS_CHARS = MIB
 /** A body with such a module in base64, and room for the other fields. */
 export const TASK_BODY_BYTES = 12 * MIB
+
+const WORKER_NAMES = namesOf('manager/tasks/legacy-fields.ts', 'worker_id')
 
 type Legacy = {
   proplet_id?: string
@@ -23,15 +26,6 @@ type Legacy = {
   latent?: unknown
 }
 
-/** The values of each field that change nothing. */
-const ACCEPTED: readonly [keyof Legacy, readonly unknown[]][] = [
-  ['encrypted', [false]],
-  ['kbs_resource_path', ['']],
-  ['kind', ['', 'standard']],
-  ['mode', ['', 'infer']],
-  ['latent', [false, '', null]],
-]
-
 /**
  * The known fields of the body in those of Skein, and the bytes of its module; a body can have tens of thousands of others. Throws
  * `unprocessable` with the field that Skein refuses.
@@ -40,15 +34,15 @@ export function newerFields<Body extends object>(
   body: Body & Legacy & { worker_id?: string | null; broadcast?: boolean | null; schedule?: string | null },
   known: readonly string[],
 ): { body: Body; file: Uint8Array<ArrayBuffer> | undefined } {
-  for (const [field, values] of ACCEPTED) {
+  for (const { older: field, accepted } of REFUSED) {
     const value = body[field]
-    if (value === undefined || values.includes(value)) continue
+    if (value === undefined || (accepted as readonly unknown[]).includes(value)) continue
     const message = `is not supported${field === 'kind' || field === 'mode' ? `: ${JSON.stringify(value)}` : ''}`
     throw new ServiceError('unprocessable', `${field} ${message}`, { details: [{ path: `/${field}`, message }] })
   }
   if (body.is_recurring === true && (body.schedule ?? '') === '')
     throw refusedField('/schedule', 'is required with is_recurring')
-  const worker = body.worker_id ?? body.proplet_id
+  const worker = WORKER_NAMES.map((name) => body[name]).find((id) => id !== undefined && id !== null)
   if (body.broadcast === true && worker !== undefined && worker !== '')
     throw refusedField('/broadcast', 'must not be true for a task of one worker')
   const { file = '' } = body

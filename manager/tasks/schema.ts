@@ -6,6 +6,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { recordOf, documented } from '#http/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
+import { withOlderNames } from '#older/index.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import { GIVEN_FIELDS, SHOWN_FIELDS, Secrets, TASK_FIELDS, showFields } from '../model/task-fields.ts'
 import { RECENT_RUNS } from '../store/runs.ts'
@@ -282,7 +283,7 @@ export function presentListedTask(task: TaskRecord): ListedTask {
     ...(task.domain_id === null ? {} : { domain_id: task.domain_id }),
     state: task.state satisfies TaskState,
     ...showFields(task),
-    ...(task.worker_id === null ? {} : { proplet_id: task.worker_id }),
+    ...(task.worker_id === null ? {} : withOlderNames('manager/tasks/schema.ts', { worker_id: task.worker_id })),
     ...(task.schedule === null ? {} : { is_recurring: true }),
     ...(task.schedule === null || task.next_tick_at === null ? {} : { next_tick_at: formatTime(task.next_tick_at) }),
     ...(task.schedule === null ? {} : { missed_ticks: task.missed_ticks }),

@@ -11,6 +11,7 @@ import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import { TASK_BODY_BYTES } from '../tasks/legacy-fields.ts'
 import { ListedTask, TaskId, Timestamp } from '../tasks/schema.ts'
+import { newerWorkflow } from './legacy-fields.ts'
 import { NewWorkflow } from './schema.ts'
 import type { Workflow, WorkflowTask } from './schema.ts'
 import type { WorkflowsService } from './service.ts'
@@ -112,7 +113,8 @@ export function jobRoutes({ workflows, callers }: { workflows: WorkflowsService;
       },
       async (request, reply) => {
         const { execution_mode: mode = '', tasks, ...body } = request.body
-        const job = presentJob(await workflows.create(callers.of(request), { ...body, tasks: inMode(tasks, mode) }))
+        const { workflow, files } = newerWorkflow({ ...body, tasks: inMode(tasks, mode) })
+        const job = presentJob(await workflows.create(callers.of(request), workflow, files))
         void reply.code(201).header('Location', `/jobs/${job.job_id}`)
         return job
       },

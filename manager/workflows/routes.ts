@@ -6,6 +6,7 @@ import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import { TASK_BODY_BYTES } from '../tasks/legacy-fields.ts'
 import { TaskId } from '../tasks/schema.ts'
+import { newerWorkflow } from './legacy-fields.ts'
 import { NewWorkflow, Workflow, WorkflowPage, WorkflowQuery, WorkflowStarted, WorkflowStopped } from './schema.ts'
 import type { WorkflowsService } from './service.ts'
 
@@ -32,7 +33,8 @@ export function workflowRoutes({ workflows, callers }: { workflows: WorkflowsSer
         },
       },
       async (request, reply) => {
-        const workflow = await workflows.create(callers.of(request), request.body)
+        const given = newerWorkflow(request.body)
+        const workflow = await workflows.create(callers.of(request), given.workflow, given.files)
         void reply.code(201).header('Location', `/workflows/${workflow.id}`)
         return workflow
       },

@@ -3,7 +3,7 @@
  */
 import { endTrial, isTrial } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
-import { ServiceError, fieldName, kindOf, refusedField } from '#core/errors/index.ts'
+import { ServiceError, kindOf, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { PageRange } from '#core/page.ts'
 import { visibleIn, type TaskAccess, type TaskAction, type TaskCaller } from '../access/access.ts'
@@ -11,7 +11,6 @@ import type { RunsService } from '../runs/service.ts'
 import { amountsOf, sumOfAmounts, type AmountQuotas } from '../store/amount-quotas.ts'
 import type { NewModule } from '../store/modules.ts'
 import { listTasksOf } from '../store/tasks.ts'
-import { newerFields } from '../tasks/legacy-fields.ts'
 import type { TasksService } from '../tasks/service.ts'
 import type { WorkflowEngine } from './engine.ts'
 import { requireValidDependencies } from './plan.ts'
@@ -35,8 +34,8 @@ import {
   type Workflow,
   type WorkflowQuery,
   type WorkflowTask,
-  WORKFLOW_TASK_FIELDS,
 } from './schema.ts'
+import { errorOfTask } from './task-errors.ts'
 
 export type WorkflowsDeps = {
   database: Database
@@ -53,11 +52,7 @@ async function ofTask<T>(index: number, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    if (!(error instanceof ServiceError) || error.details === undefined) throw error
-    const [first, ...others] = error.details.map(({ path, message }) => ({ path: `/tasks/${index}${path}`, message }))
-    if (first === undefined) throw error
-    const message = `${fieldName(first.path)} ${first.message}`
-    throw new ServiceError(error.kind, message, { cause: error, details: [first, ...others] })
+    throw errorOfTask(index, error)
   }
 }
 
@@ -68,29 +63,35 @@ export class WorkflowsService {
     this.#deps = deps
   }
 
-  /** Throws `malformed` with a cycle, an unknown parent, or a result of a task that is not a dependency. */
-  async create(caller: TaskCaller, { tasks: given, ...body }: NewWorkflow): Promise<Workflow> {
+  /**
+   * `files` has the module of each task, if it has one. Throws `malformed` with a cycle, an unknown parent, or a result of a task that is
+   * not a dependency.
+   */
+  async create(
+    caller: TaskCaller,
+    { tasks: given, ...body }: NewWorkflow,
+    files: readonly (Uint8Array<ArrayBuffer> | undefined)[],
+  ): Promise<Workflow> {
     const tasks = byName(given)
     requireValidDependencies(tasks.map((task) => ({ name: task.name, dependsOn: task.depends_on ?? [] })))
     for (const [index, task] of tasks.entries()) requireReferences(task, index)
-    const translated = await Promise.all(tasks.map((task, index) => ofTask(index, () => newerTask(task))))
     const domain = await this.#deps.tasks.domainOf(caller, body.domain_id)
     const id = this.#deps.newId()
     // This comes before the transaction, because reading a module takes a while.
     const modules: (NewModule | undefined)[] = []
-    for (const [index, { body: task, file }] of translated.entries()) {
+    for (const [index, task] of tasks.entries()) {
       const module = async () => {
         const { memory_limit_bytes: memoryLimitBytes } = readFields(task)
-        return await this.#deps.tasks.moduleOf(file, domain?.id ?? null, memoryLimitBytes)
+        return await this.#deps.tasks.moduleOf(files[index], domain?.id ?? null, memoryLimitBytes)
       }
       modules.push(await ofTask(index, module))
     }
     const name = body.name === undefined || body.name === '' ? `workflow-${id.slice(0, 8)}` : body.name
-    const added = sumOfAmounts([{ workflows: 1 }, ...translated.map(({ body: task }) => amountsOf(readFields(task)))])
+    const added = sumOfAmounts([{ workflows: 1 }, ...tasks.map((task) => amountsOf(readFields(task)))])
     const insert = async (tx: Transaction) => {
       const metadata = body.metadata ?? {}
       const key = await insertWorkflow(tx, { id, domain, name, metadata, caller })
-      for (const [index, { body: task }] of translated.entries()) {
+      for (const [index, task] of tasks.entries()) {
         const { id: _id, depends_on: dependsOn, run_if: runIf, ...fields } = task
         const place = { key, id, dependsOn: dependsOn ?? [], runIf: runIf ?? ('success' as const) }
         const row = await ofTask(index, () => this.#deps.tasks.newRow(caller, domain, fields, place))
@@ -197,9 +198,6 @@ export class WorkflowsService {
     return presentWorkflow(workflow, members, await findNewestRun(this.#deps.database.db, workflow.key))
   }
 }
-
-/** Throws the errors of `newerFields` as a rejection. */
-const newerTask = async (task: WorkflowTask) => await Promise.resolve(newerFields(task, WORKFLOW_TASK_FIELDS))
 
 /** The tasks with the names of their dependencies in the place of the ids that the caller gave. */
 function byName(tasks: readonly WorkflowTask[]): WorkflowTask[] {
