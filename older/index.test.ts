@@ -1,5 +1,14 @@
 import { expect, test } from 'vitest'
-import { REFUSED, givenUnder, namesOf, newerWord, newerWords, olderWord, withOlderNames } from './index.ts'
+import {
+  REFUSED,
+  givenUnder,
+  namesOf,
+  newerWord,
+  newerWords,
+  olderWord,
+  withOlderNames,
+  withoutEmpty,
+} from './index.ts'
 
 const CONNECTIONS = 'api/devices/connections/connection-request.ts'
 const ACTIONS = 'api/identity/access/actions.ts'
@@ -42,4 +51,14 @@ test('an answer has the older names beside the newer ones', () => {
 
 test('fields are refused that would have no effect', () => {
   expect(REFUSED.map(({ older }) => older)).toEqual(['encrypted', 'kbs_resource_path', 'kind', 'mode', 'latent'])
+})
+
+test('an empty text is no value for the fields of the table alone', () => {
+  const place = 'api/devices/connectable/schema.ts'
+  expect(withoutEmpty(place, { name: '', parent_group_id: '', route: '' })).toEqual({ name: '' })
+  expect(withoutEmpty(place, { name: '', parent_group_id: 'id', route: null })).toEqual({
+    name: '',
+    parent_group_id: 'id',
+    route: null,
+  })
 })

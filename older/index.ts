@@ -1,5 +1,5 @@
 /** Translates with the rows of `table.ts`. Only what receives a request or makes an answer imports it. */
-import { ANSWERS, FIELDS, WORDS } from './table.ts'
+import { ANSWERS, EMPTY, FIELDS, WORDS } from './table.ts'
 
 export { PATHS, REFUSED } from './table.ts'
 export type { OlderPath, PathParams } from './table.ts'
@@ -57,4 +57,11 @@ export function withOlderNames<Place extends keyof Answers, Answer extends objec
 ): WithOlder<Place, Answer> {
   const older = ANSWERS[place].map((row) => [row.older, (answer as Record<string, unknown>)[row.newer]])
   return { ...answer, ...Object.fromEntries(older) } as WithOlder<Place, Answer>
+}
+
+/** The body without the fields whose text is empty where that means no value. */
+export function withoutEmpty<Body extends object>(place: keyof typeof EMPTY, body: Body): Body {
+  const isEmpty = ([name, value]: [string, unknown]) => value === '' && EMPTY[place].some(({ older }) => older === name)
+  const fields = Object.entries(body)
+  return fields.some(isEmpty) ? (Object.fromEntries(fields.filter((field) => !isEmpty(field))) as Body) : body
 }

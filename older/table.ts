@@ -401,6 +401,24 @@ export const ANSWERS = {
   ],
 } as const satisfies Readonly<Record<string, readonly OlderForm[]>>
 
+/** Fields whose empty text means no value, by the file that translates them. */
+export const EMPTY = {
+  'api/devices/connectable/schema.ts': [
+    {
+      older: 'parent_group_id',
+      newer: 'absent',
+      client: 'Go clients',
+      test: 'test/api/clients-parents.test.ts: can be set at creation, alone and in bulk, and grants its members the rights of its roles',
+    },
+    {
+      older: 'route',
+      newer: 'absent; null in a change',
+      client: 'Go clients',
+      test: 'test/api/channels.test.ts: an empty route is no route, at the creation, in a file and in a change',
+    },
+  ],
+} as const satisfies Readonly<Record<string, readonly OlderForm[]>>
+
 /** Fields that would have an effect that Skein does not have: they are refused, unless their value changes nothing. */
 export type RefusedField = OlderForm & { accepted: readonly unknown[] }
 
@@ -486,14 +504,6 @@ export const RULES: Readonly<Record<string, readonly OlderForm[]>> = {
       newer: 'absent, before the channel of a topic',
       client: MAGISTRALA_14,
       test: 'bound-tokens.json: subscribes to the topic of older messages',
-    },
-  ],
-  'api/devices/connectable/creation.ts': [
-    {
-      older: 'parent_group_id',
-      newer: 'absent, for an empty text',
-      client: 'Go clients',
-      test: 'test/api/clients-parents.test.ts: can be set at creation, alone and in bulk, and grants its members the rights of its roles',
     },
   ],
   'api/identity/users/registration.ts': [

@@ -12,5 +12,6 @@ export type {
 } from './gate/index.ts'
 export { MAX_BULK_BODY_BYTES, MAX_BULK_ITEMS, itemsOf } from './connectable/bulk.ts'
 export { BOTH, MAX_PAIRS, pairsOf, parseConnectionPairs, requirePairLimit } from './connections/index.ts'
+export { newerCreation } from './connectable/index.ts'
 export { NewChannel } from './channels/schema.ts'
 export { NewClient } from './clients/schema.ts'

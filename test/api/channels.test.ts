@@ -13,6 +13,18 @@ type ChannelPage = Page<'channels', Channel>
 const path = (suffix = '') => `/${tenant.domainId}/channels${suffix}`
 const create = (body: unknown) => tenant.call('POST', path(), body)
 
+test('an empty route is no route, at the creation, in a file and in a change', async () => {
+  const made = await create({ name: 'without', route: '' })
+  expect(made.status).toBe(201)
+  expect(made.json<Channel>()).not.toHaveProperty('route')
+  const imported = await tenant.call('POST', path('/import'), [{ name: 'imported', route: '' }])
+  expect([imported.status, imported.json<{ total: number }>().total]).toEqual([201, 1])
+  const routed = (await create({ route: `hall-${newId().slice(0, 8)}` })).json<Channel>()
+  const cleared = await tenant.call('PATCH', path(`/${routed.id}`), { route: '' })
+  expect(cleared.status).toBe(200)
+  expect(cleared.json<Channel>()).not.toHaveProperty('route')
+})
+
 test('a channel is created with the given fields and found at its Location', async () => {
   const body = {
     id: newId(),

@@ -104,6 +104,7 @@ const OWN_WORDS: Readonly<Record<string, string>> = {
   null: 'the value',
   parent_group_id: 'the parent of a client, a channel and a group',
   password: 'the password of a user',
+  route: 'the alias of a domain or a channel in paths',
   undefined: 'the value',
   username: 'the name of a user',
   viewer: 'the user who sees a dashboard',

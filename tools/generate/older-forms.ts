@@ -1,7 +1,7 @@
 /** The generated tables of docs/older-forms.md: the rows of older/table.ts. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { ANSWERS, FIELDS, PATHS, REFUSED, ROUTES, RULES, WORDS } from '#older/table.ts'
+import { ANSWERS, EMPTY, FIELDS, PATHS, REFUSED, ROUTES, RULES, WORDS } from '#older/table.ts'
 import type { OlderForm } from '#older/table.ts'
 import { replaceParts } from './parts.ts'
 
@@ -23,6 +23,7 @@ export const OLDER_ROWS: Readonly<Record<string, readonly PlacedForm[]>> = {
   fields: placed(FIELDS),
   answers: placed(ANSWERS),
   words: placed(WORDS),
+  empty: placed(EMPTY),
   refused: REFUSED.map((row) => ({ ...row, place: REFUSED_PLACE })),
   rules: placed(RULES),
 }

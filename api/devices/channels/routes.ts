@@ -3,9 +3,18 @@ import { NoBody, responses } from '#http/index.ts'
 import type { BulkTurns, RoutePlugin } from '#http/index.ts'
 import type { Page } from '#core/page.ts'
 import { MAX_BULK_BODY_BYTES, inList, itemsOf } from '../connectable/bulk.ts'
-import { addressOf, connectableRoutes, domainOf, entitySchema } from '../connectable/index.ts'
+import { addressOf, connectableRoutes, domainOf, entitySchema, newerCreation } from '../connectable/index.ts'
 import { collectionPaths, entityPaths } from '../connectable/schema.ts'
-import { Channel, ChannelPage, ChannelQuery, ChannelUpdate, NewChannel, NewChannels, presentChannel } from './schema.ts'
+import {
+  Channel,
+  ChannelPage,
+  ChannelQuery,
+  ChannelUpdate,
+  NewChannel,
+  NewChannels,
+  newerUpdate,
+  presentChannel,
+} from './schema.ts'
 import type { ChannelsService, ShownChannel } from './service.ts'
 
 const tags = ['channels']
@@ -43,7 +52,9 @@ export function channelRoutes(channels: ChannelsService, bulk: BulkTurns): Route
           },
         },
         async (request, reply) => {
-          const [created] = await channels.create(request.principal, domainOf(request.params), [request.body])
+          const [created] = await channels.create(request.principal, domainOf(request.params), [
+            newerCreation(request.body),
+          ])
           const shown = created as ShownChannel
           void reply.code(201).header('Location', `/channels/${shown.channel.id}`)
           return present(shown)
@@ -64,7 +75,8 @@ export function channelRoutes(channels: ChannelsService, bulk: BulkTurns): Route
           },
         },
         async (request) => {
-          const created = await inList(channels.create(request.principal, domainOf(request.params), request.body))
+          const given = request.body.map(newerCreation)
+          const created = await inList(channels.create(request.principal, domainOf(request.params), given))
           return { total: created.length, channels: created.map(present) }
         },
       )
@@ -142,7 +154,9 @@ export function channelRoutes(channels: ChannelsService, bulk: BulkTurns): Route
           body: ChannelUpdate,
         },
         handler: async (request) =>
-          present(await channels.update(request.principal, addressOf('channel', request.params), request.body)),
+          present(
+            await channels.update(request.principal, addressOf('channel', request.params), newerUpdate(request.body)),
+          ),
       })
       app.delete(
         path.base,

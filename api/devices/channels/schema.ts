@@ -4,7 +4,14 @@ import type { Static } from 'typebox'
 import { EffectiveAccessFields, EnabledStatus, Id, ShownRolesFields } from '#api/identity/index.ts'
 import { pageFields } from '#core/page.ts'
 import { MAX_BULK_ITEMS } from '../connectable/bulk.ts'
-import { creationFields, presentRecord, queryFields, recordFields, updateFields } from '../connectable/schema.ts'
+import {
+  creationFields,
+  newerCreation,
+  presentRecord,
+  queryFields,
+  recordFields,
+  updateFields,
+} from '../connectable/schema.ts'
 import type { ChannelRecord } from './repository.ts'
 
 const MAX_DESCRIPTION_CHARS = 4096
@@ -54,6 +61,10 @@ export const ChannelUpdate = Type.Object({
   retention_days: Type.Optional(Type.Union([RetentionDays, Type.Null()])),
 })
 export type ChannelUpdate = Static<typeof ChannelUpdate>
+
+/** A change whose empty route means no route: older clients send every field. */
+export const newerUpdate = (body: ChannelUpdate): ChannelUpdate =>
+  body.route === undefined ? body : { route: null, ...newerCreation(body) }
 
 export const ChannelQuery = Type.Object({
   ...queryFields('client'),

@@ -9,7 +9,6 @@ import { nameTakenItem, requireDistinct, requireItemLimit, takenItem } from '../
 import {
   createConnectableRules,
   enterWithin,
-  parentIdOf,
   findPage,
   parseShown,
   requireCreation,
@@ -57,11 +56,9 @@ export type ChannelsService = Pick<Rules, 'setParent' | 'removeParent' | 'remove
 /** A channel's route follows a domain in paths, so it cannot collide with the first segment of an API path. */
 const NO_RESERVED_ROUTES: ReadonlySet<string> = new Set()
 
-/** Throws `malformed`. An empty string means no route: older clients send every field. */
+/** Throws `malformed`. */
 function parseRoute(route: string | null | undefined): string | null {
-  return route === undefined || route === null || route === ''
-    ? null
-    : parseRouteName(route, 'route', NO_RESERVED_ROUTES)
+  return route === undefined || route === null ? null : parseRouteName(route, 'route', NO_RESERVED_ROUTES)
 }
 
 type Named = Pick<ChannelRecord, 'id' | 'route'>
@@ -112,7 +109,7 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
         metadata: input.metadata ?? {},
         status: input.status ?? ('enabled' as const),
         retentionDays: input.retention_days ?? null,
-        parentGroupId: parentIdOf(input),
+        parentGroupId: input.parent_group_id ?? null,
       }))
       const domain = await enterForCreation(access, caller, domainId, 'channels')
       requireCreation(domain, 'channel', inputs)

@@ -5,7 +5,7 @@ import { responses } from '#http/index.ts'
 import type { BulkTurns, HttpApp, RoutePlugin } from '#http/index.ts'
 import type { Page } from '#core/page.ts'
 import { MAX_BULK_BODY_BYTES, inList, itemsOf } from '../connectable/bulk.ts'
-import { addressOf, connectableRoutes, domainOf, entitySchema } from '../connectable/index.ts'
+import { addressOf, connectableRoutes, domainOf, entitySchema, newerCreation } from '../connectable/index.ts'
 import { collectionPaths, entityPaths } from '../connectable/schema.ts'
 import type { EntityPath } from '../connectable/schema.ts'
 import { Client, ClientPage, ClientQuery, ClientSecretUpdate, ClientUpdate, NewClient, NewClients } from './schema.ts'
@@ -77,7 +77,7 @@ function addCollectionRoutes(
       },
     },
     async (request, reply) => {
-      const [created] = await clients.create(request.principal, domainOf(request.params), [request.body])
+      const [created] = await clients.create(request.principal, domainOf(request.params), [newerCreation(request.body)])
       const shown = created as ShownClient
       void reply.code(201).header('Location', `/clients/${shown.client.id}`)
       return present(shown)
@@ -98,7 +98,8 @@ function addCollectionRoutes(
       },
     },
     async (request) => {
-      const created = await inList(clients.create(request.principal, domainOf(request.params), request.body))
+      const given = request.body.map(newerCreation)
+      const created = await inList(clients.create(request.principal, domainOf(request.params), given))
       return { total: created.length, clients: created.map(present) }
     },
   )

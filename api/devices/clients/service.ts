@@ -23,7 +23,6 @@ import { openSecret, sealSecret, secretMac } from '../secrets/index.ts'
 import {
   createConnectableRules,
   enterWithin,
-  parentIdOf,
   findPage,
   parseShown,
   requireCreation,
@@ -103,7 +102,7 @@ export class ClientsService {
       metadata: input.metadata ?? {},
       privateMetadata: input.private_metadata ?? {},
       status: input.status ?? ('enabled' as const),
-      parentGroupId: parentIdOf(input),
+      parentGroupId: input.parent_group_id ?? null,
     }))
     const isAnySecretGiven = inputs.some((input) => input.credentials?.secret !== undefined)
     const insert = async () => {

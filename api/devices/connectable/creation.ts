@@ -11,10 +11,5 @@ export function requireCreation(
   type: ConnectableType,
   inputs: readonly { parent_group_id?: string }[],
 ): void {
-  if (inputs.some((input) => parentIdOf(input) === null)) domain.require(`${type}_create`)
-}
-
-/** An empty string means no parent: older clients send every field. */
-export function parentIdOf(input: { parent_group_id?: string }): string | null {
-  return input.parent_group_id === undefined || input.parent_group_id === '' ? null : input.parent_group_id
+  if (inputs.some((input) => input.parent_group_id === undefined)) domain.require(`${type}_create`)
 }

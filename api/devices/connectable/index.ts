@@ -1,4 +1,5 @@
-export { parentIdOf, requireCreation } from './creation.ts'
+export { requireCreation } from './creation.ts'
+export { newerCreation } from './schema.ts'
 export { addressOf, connectableRoutes, domainOf, entitySchema } from './routes.ts'
 export { createConnectableRules } from './service.ts'
 export type { Address, ConnectableDeps, ConnectableRules } from './service.ts'

@@ -17,6 +17,7 @@ import {
   createdFields,
 } from '#api/identity/index.ts'
 import { Direction, pageQuery } from '#core/page.ts'
+import { withoutEmpty } from '#older/index.ts'
 import { formatTime } from '#core/time.ts'
 import type { ConnectableRecord, ConnectableType } from './record.ts'
 
@@ -34,7 +35,7 @@ export const recordFields = {
   updated_by: Type.Optional(Id),
 }
 
-/** Fields of a creation. An empty `parent_group_id` means no parent: older clients send every field. */
+/** Fields of a creation. */
 export const creationFields = {
   id: Type.Optional(ChosenId),
   name: Type.Optional(Name),
@@ -47,6 +48,10 @@ export const creationFields = {
 }
 export const Creation = Type.Object(creationFields)
 export type Creation = Static<typeof Creation>
+
+/** A creation without empty texts that mean no value: older clients send every field. */
+export const newerCreation = <Body extends object>(body: Body): Body =>
+  withoutEmpty('api/devices/connectable/schema.ts', body)
 
 /** Fields of a change. Absent fields are unchanged. */
 export const updateFields = {

@@ -2,7 +2,7 @@
  * Imports files of clients, channels or connections: completely or not at all, with a report of the line and reason of
  * each error (contract section 13, bulk files). The services of devices create the entities.
  */
-import { MAX_BULK_ITEMS, MAX_PAIRS, parseConnectionPairs, requirePairLimit } from '#api/devices/index.ts'
+import { MAX_BULK_ITEMS, MAX_PAIRS, newerCreation, parseConnectionPairs, requirePairLimit } from '#api/devices/index.ts'
 import type { Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
 import { headerOf, recordOfRow } from '#core/csv-records.ts'
@@ -84,7 +84,7 @@ export function createBulkService({
     await inTurns(placed, ({ place, item }) => {
       const faults = faultsOf(`${type}s`, item)
       for (const fault of faults) report.refuse('malformed', place, fault)
-      if (faults.length === 0) items.push({ place, item: item as T })
+      if (faults.length === 0) items.push({ place, item: newerCreation(item as T) })
     })
     refuseRepeated(report, items, 'id', (item) => item.id)
     refuseRepeated(report, items, 'secret', (item) => item.credentials?.secret)
