@@ -3,7 +3,7 @@ import { allOf } from '#api/identity/index.ts'
 import { behindColumn, behindOf, countLetters, isSelected, setBehind } from '#core/changelog/index.ts'
 import type { BehindColumn, BehindPlace, LetterBounds, LetterSelection } from '#core/changelog/index.ts'
 import { Keyset, readPage, refusing } from '#core/database/index.ts'
-import type { Queryable, Transaction } from '#core/database/index.ts'
+import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { takenField } from '#core/errors/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
@@ -425,36 +425,51 @@ export async function claimDeliveries(
 }
 
 /**
+ * Locks the subscription until the transaction ends. Attempts of one subscription that end at the same time change each other's deliveries: without
+ * this lock they would wait for each other, and the one that PostgreSQL ends would be tried again after its lease.
+ */
+async function lockSubscription(tx: Transaction, key: number): Promise<void> {
+  await sql`SELECT FROM notification_subscriptions WHERE key = ${key} FOR NO KEY UPDATE`.execute(tx)
+}
+
+/**
  * Removes a delivery that was made, which ends the failures of its subscription. What waited behind a failed one is due, and so is what failed
  * because the host did not answer, with all its attempts. `leaseSeconds`: what waits for less may be with a process.
  */
 export async function completeDelivery(
-  db: Queryable,
+  database: Database,
   { key, subscriptionKey, attempts, payload, hasFailed }: DueDelivery,
   leaseSeconds: number,
 ): Promise<void> {
+  // Nothing waits behind it.
+  if (attempts === 1 && !hasFailed)
+    return void (await removeDelivered(key, subscriptionKey, sql``).execute(database.db))
   const publisher = String(payload['publisher'] ?? '')
   const isUnanswered = sql`was_unanswered AND next_attempt_at > now() + make_interval(secs => ${leaseSeconds}::float8)`
-  const followers =
-    attempts === 1 && !hasFailed
-      ? sql``
-      : sql`, followers AS (UPDATE notification_deliveries SET next_attempt_at = now(), attempts = CASE WHEN ${isUnanswered} THEN 0 ELSE attempts END
+  const followers = sql`, followers AS (UPDATE notification_deliveries SET next_attempt_at = now(), attempts = CASE WHEN ${isUnanswered} THEN 0 ELSE attempts END
           WHERE subscription_key = ${subscriptionKey} AND key <> ${key}
             AND ((payload ->> 'publisher' = ${publisher} AND key > ${key} AND next_attempt_at > now()) OR (${isUnanswered})))`
-  await sql`WITH removed AS (DELETE FROM notification_deliveries WHERE key = ${key})${followers}
-    UPDATE notification_subscriptions SET error_at = NULL, error_reason = NULL, error_count = 0
-     WHERE key = ${subscriptionKey} AND error_count > 0`.execute(db)
+  await database.transaction(async (tx) => {
+    await lockSubscription(tx, subscriptionKey)
+    await removeDelivered(key, subscriptionKey, followers).execute(tx)
+  })
 }
+
+const removeDelivered = (key: number, subscriptionKey: number, followers: Sql) =>
+  sql`WITH removed AS (DELETE FROM notification_deliveries WHERE key = ${key})${followers}
+    UPDATE notification_subscriptions SET error_at = NULL, error_reason = NULL, error_count = 0
+     WHERE key = ${subscriptionKey} AND error_count > 0`
 
 /**
  * Returns a delivery that may not be made, and delays all due deliveries of the subscription: they go on when the right is back. Those that have
  * waited for `expiryDays` become dead letters. True: it is the first failure of the subscription since its last delivery.
  */
 export async function holdDeliveries(
-  db: Queryable,
+  tx: Transaction,
   { key, subscriptionKey }: DueDelivery,
   { reason, pauseSeconds, expiryDays }: { reason: string; pauseSeconds: number; expiryDays: number },
 ): Promise<boolean> {
+  await lockSubscription(tx, subscriptionKey)
   const { rows } = await sql<{ count: number }>`
     WITH waiting AS (SELECT key, created_at < now() - make_interval(days => ${expiryDays}) AS is_over FROM notification_deliveries
        WHERE subscription_key = ${subscriptionKey} AND (key = ${key} OR next_attempt_at <= now())),
@@ -463,7 +478,7 @@ export async function holdDeliveries(
         given_up_at = CASE WHEN q.is_over THEN now() END, last_error = CASE WHEN q.is_over THEN ${reason} ELSE d.last_error END
       FROM waiting q WHERE d.key = q.key)
     UPDATE notification_subscriptions n SET ${failure(reason, sql`1`)} WHERE n.key = ${subscriptionKey}
-    RETURNING n.error_count AS count`.execute(db)
+    RETURNING n.error_count AS count`.execute(tx)
   return rows[0]?.count === 1
 }
 
@@ -472,17 +487,18 @@ export async function holdDeliveries(
  * it, the returned one first.
  */
 export async function deferDeliveries(
-  db: Queryable,
+  tx: Transaction,
   { key, subscriptionKey }: DueDelivery,
   pauseSeconds: number,
   spacingSeconds = 0,
 ): Promise<void> {
+  await lockSubscription(tx, subscriptionKey)
   await sql`UPDATE notification_deliveries d
       SET next_attempt_at = now() + make_interval(secs => ${pauseSeconds}::float8 + ${spacingSeconds}::float8 * (q.place - 1)),
           attempts = d.attempts - (d.key = ${key})::integer
      FROM (SELECT key, row_number() OVER (ORDER BY key <> ${key}, next_attempt_at, key) AS place FROM notification_deliveries
             WHERE subscription_key = ${subscriptionKey} AND (key = ${key} OR next_attempt_at <= now())) q
-    WHERE d.key = q.key AND (d.key = ${key} OR d.next_attempt_at <= now())`.execute(db)
+    WHERE d.key = q.key AND (d.key = ${key} OR d.next_attempt_at <= now())`.execute(tx)
 }
 
 /**
@@ -491,10 +507,11 @@ export async function deferDeliveries(
  * the later ones of the client wait with it, and lose no attempt.
  */
 export async function failDeliveries(
-  db: Queryable,
+  tx: Transaction,
   { key, subscriptionKey, payload }: DueDelivery,
   { retrySeconds, error, isForAll }: { retrySeconds: readonly number[]; error: string; isForAll: boolean },
 ): Promise<void> {
+  await lockSubscription(tx, subscriptionKey)
   const publisher = String(payload['publisher'] ?? '')
   const others = isForAll
     ? sql`subscription_key = ${subscriptionKey} AND next_attempt_at <= now()`
@@ -513,7 +530,7 @@ export async function failDeliveries(
         next_attempt_at = CASE WHEN l.has_failed AND l.seconds IS NULL THEN NULL
           ELSE greatest(now() + make_interval(secs => l.seconds), now() + make_interval(secs => l.lane_seconds), l.head_at, now()) END,
         given_up_at = CASE WHEN l.has_failed AND l.seconds IS NULL THEN now() END
-      FROM lanes l WHERE w.key = l.key`.execute(db)
+      FROM lanes l WHERE w.key = l.key`.execute(tx)
 }
 
 /** The table whose rows count by their size in the quota `queued_bytes`. */

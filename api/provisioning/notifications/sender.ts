@@ -171,7 +171,6 @@ export class Sender {
    * Resolves to true when the delivery has ended, so that the next can start immediately; to false when it was delayed.
    */
   async #deliver(due: DueDelivery): Promise<boolean> {
-    const { db } = this.#deps.database
     const refusal = await this.#refusalOf(due)
     if (refusal !== undefined) {
       await this.#hold(due, refusal)
@@ -183,7 +182,7 @@ export class Sender {
     }
     const host = hostOf(due.contact)
     if ((this.#toHosts.get(host) ?? 0) >= (host === MAIL ? MAX_MAILS : MAX_TO_HOST)) {
-      await deferDeliveries(db, due, BUSY_HOST_SECONDS)
+      await this.#defer(due, BUSY_HOST_SECONDS)
       return false
     }
     // Counted before the first await, so that concurrent checks see it.
@@ -196,7 +195,6 @@ export class Sender {
   }
 
   async #attempt(due: DueDelivery, host: string): Promise<boolean> {
-    const { db } = this.#deps.database
     const { contact, owner } = due
     const [limiter, rule] =
       host === MAIL ? [this.#mailLimiter, MAIL_RULE] : ([this.#webhookLimiter, WEBHOOK_RULE] as const)
@@ -204,17 +202,17 @@ export class Sender {
     if (pauseMs > 0) {
       countRefusal('notification_rate')
       // One after the other, at the rate: what is claimed then has a token, and is not deferred again.
-      await deferDeliveries(db, due, pauseMs / 1000, SECONDS_PER_MINUTE / rule.perMinute)
+      await this.#defer(due, pauseMs / 1000, SECONDS_PER_MINUTE / rule.perMinute)
       return false
     }
     if (!(await this.#deps.quotas.spendNotification(due))) {
       countRefusal('notification_quota')
-      await deferDeliveries(db, due, this.#deps.quotaSeconds ?? QUOTA_SECONDS)
+      await this.#defer(due, this.#deps.quotaSeconds ?? QUOTA_SECONDS)
       return false
     }
     const failure = await failureOf(this.#send(due))
     if (this.#stopping.signal.aborted && failure !== undefined) {
-      await deferDeliveries(db, due, 0)
+      await this.#defer(due, 0)
       return false
     }
     // Any response shows that the host is reachable. For mails only the mail server knows.
@@ -223,9 +221,13 @@ export class Sender {
     else this.#reachability.hasAnswered(owner.key, contact)
     if (failure === undefined) {
       NOTIFICATION_METRICS.deliveries.add({ outcome: 'delivered' })
-      await completeDelivery(db, due, LEASE_SECONDS)
+      await completeDelivery(this.#deps.database, due, LEASE_SECONDS)
     } else await this.#fail(due, failure, isSilence ? 'for all' : 'alone')
     return true
+  }
+
+  async #defer(due: DueDelivery, pauseSeconds: number, spacingSeconds?: number): Promise<void> {
+    await this.#deps.database.transaction((tx) => deferDeliveries(tx, due, pauseSeconds, spacingSeconds))
   }
 
   /** A person must act before the subscription delivers again: the first of a row is in the journal. Its messages wait meanwhile. */
@@ -233,8 +235,8 @@ export class Sender {
     const { database, journal, logger, rightSeconds: pauseSeconds = RIGHT_SECONDS } = this.#deps
     const { subscriptionId: id, channelId, channelKey, domainKey, owner } = due
     const hold = { reason, pauseSeconds, expiryDays: MAX_WAIT_DAYS }
-    // Only the first failure needs a transaction with the journal.
-    if (due.hasFailed) return void (await holdDeliveries(database.db, due, hold))
+    // Only the first failure is in the journal.
+    if (due.hasFailed) return void (await database.transaction((tx) => holdDeliveries(tx, due, hold)))
     logger.info({ subscription: id, reason }, 'the notifications of a subscription wait')
     await journal.change('system', async (tx, record) => {
       if (!(await holdDeliveries(tx, due, hold))) return
@@ -292,11 +294,12 @@ export class Sender {
       { subscription: due.subscriptionId, attempts: due.attempts },
       isGivenUp ? 'failed to deliver a notification; giving up' : 'failed to deliver a notification; retrying',
     )
-    await failDeliveries(database.db, due, {
+    const failed = {
       retrySeconds: pauses,
       error: error.message.slice(0, MAX_ERROR_CHARS),
       isForAll: whom === 'for all',
-    })
+    }
+    await database.transaction((tx) => failDeliveries(tx, due, failed))
   }
 }
 
