@@ -77,12 +77,12 @@ export async function loadPlaces(
 }
 
 /** The messages of these channels in these batches by batch, in the order of their numbers. */
-export async function loadBatches(
+export function loadBatches(
   db: Queryable,
   batches: readonly StoredBatch[],
   channels: ReadonlyMap<number, string>,
 ): Promise<Map<number, LiveMessage[]>> {
-  return await loadWhere(db, batches, channels, sql`true`)
+  return loadWhere(db, batches, channels, sql`true`)
 }
 
 /** A place between two messages: before the one with this number in this batch. */
