@@ -136,14 +136,17 @@ test('a start that fails prints its warnings and then the reason', async () => {
   ])
 })
 
-/** What `npm start` reads. */
-const CHECKOUT =
-  'package.json package-lock.json tsconfig.json migrations docs/guides programs console core proto queues api manager worker proxy'
+const { imports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { imports: Record<string, string> }
+/** What `npm start` reads: the rooms, and what is none. */
+const CHECKOUT = [
+  ...'package.json package-lock.json tsconfig.json migrations docs/guides programs console'.split(' '),
+  ...Object.values(imports).map((path) => path.replace(/^\.\/|\/\*$/g, '')),
+]
 
 /** A checkout of its own, with the packages of this one, except what builds the console where `packages` says so. */
 function checkout(packages: 'all' | 'production'): Disposable & { path: string } {
   const path = mkdtempSync(join(tmpdir(), 'skein-checkout-'))
-  for (const name of CHECKOUT.split(' ')) cpSync(join(ROOT, name), join(path, name), { recursive: true })
+  for (const name of CHECKOUT) cpSync(join(ROOT, name), join(path, name), { recursive: true })
   const modules = join(path, 'node_modules')
   mkdirSync(modules)
   for (const name of readdirSync(join(ROOT, 'node_modules')))
