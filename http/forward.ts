@@ -61,7 +61,11 @@ export function forwardedRoutes({ socketPath, routes, document }: ForwardedRoute
       if (hasBody(raw)) raw.pipe(upstream)
       else upstream.end()
     }).catch((cause: unknown) => {
-      throw new ServiceError('unavailable', 'the process that answers this path is restarting', { cause })
+      const { code, message } = cause as NodeJS.ErrnoException
+      throw new ServiceError('unavailable', 'the process that answers this path is restarting', {
+        cause,
+        context: { reason: code ?? message },
+      })
     })
     reply.hijack()
     reply.raw.writeHead(answer.statusCode ?? 0, answer.statusMessage, responseHeaders(answer))

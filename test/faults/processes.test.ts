@@ -122,7 +122,7 @@ test('in npm start the task manager answers at the base address, as if callers h
   expect(whole.output()).toContain('2 processes')
   // Without a token: the caller is on this machine.
   const created = await whole.call('POST', '/tasks', { body: { name: 'passed on' } })
-  expect(created.status, created.text).toBe(201)
+  expect(created.status, `${created.text} ${whole.output()}`).toBe(201)
   const { id } = created.json<{ id: string }>()
   expect((await whole.call('GET', `/tasks/${id}`)).json()).toMatchObject({ name: 'passed on' })
   const file = new FormData()
