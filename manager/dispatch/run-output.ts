@@ -81,9 +81,13 @@ export function createRunOutput({ database, logger, bytes }: RunOutputDeps) {
 
   /** Writes the next parts of the session, in their order. */
   async function writeSome(staging: SessionStaging): Promise<void> {
-    let bytes = 0
-    const end = staging.unwritten.findIndex(({ data }) => (bytes += data.byteLength) > MAX_WRITTEN_BYTES)
-    const parts = staging.unwritten.splice(0, end === -1 ? staging.unwritten.length : Math.max(end, 1))
+    const parts: ResultPart[] = []
+    for (let bytes = 0; staging.unwritten[0] !== undefined;) {
+      bytes += staging.unwritten[0].data.byteLength
+      if (bytes > MAX_WRITTEN_BYTES && parts.length > 0) break
+      parts.push(staging.unwritten.shift() as ResultPart)
+    }
+    // An earlier write took them along.
     if (parts.length === 0) return
     try {
       await writeParts(database, parts)
@@ -130,10 +134,10 @@ export function createRunOutput({ database, logger, bytes }: RunOutputDeps) {
     },
 
     /**
-     * Undefined if the ending has no staged result. Otherwise resolves when all of it is in the database. Throws `malformed` if it is incomplete, and
-     * rejects with the error of the database.
+     * Undefined if the ending has no staged result. Otherwise resolves when its parts are stored: to undefined, or to the error of the database. It
+     * never rejects, because its caller reads other results before it waits. Throws `malformed` if the result is incomplete.
      */
-    staged(session: WorkerSession, run: RunIdentity, { staged }: RunEnding): Promise<void> | undefined {
+    staged(session: WorkerSession, run: RunIdentity, { staged }: RunEnding): Promise<unknown> | undefined {
       if (staged === null || findAssignedRun(session, run) === undefined) return undefined
       const staging = stagings.get(session)
       const result = staging?.runs.get(run.id)
@@ -144,9 +148,7 @@ export function createRunOutput({ database, logger, bytes }: RunOutputDeps) {
         digestOfHash(result.hash) !== staged.digest
       )
         throw new ServiceError('malformed', 'the staged result is incomplete or does not match its digest')
-      return result.written.then(() => {
-        if (staging.failure !== undefined) throw staging.failure as Error
-      })
+      return result.written.then(() => staging.failure)
     },
 
     log(session: WorkerSession, identity: RunIdentity, part: LogPart): void {

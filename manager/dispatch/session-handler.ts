@@ -308,7 +308,7 @@ class SessionHandler {
     const { cluster, output, writer } = this.#deps
     const ends: { run: RunIdentity; ending: RunEnding }[] = []
     const repeated: AssignedRun[] = []
-    const staged: Promise<void>[] = []
+    const staged: Promise<unknown>[] = []
     await inTurns(results, (result) => {
       const run = fromRef(result.run)
       session.confirm(run)
@@ -320,7 +320,10 @@ class SessionHandler {
       ends.push({ run, ending })
     })
     // Staged parts are in the database before the result that refers to them. Results without parts do not wait for those of others.
-    const recorded = Promise.all(staged).then(() => writer.recordEnds(session, ends))
+    const recorded = Promise.all(staged).then((failures) => {
+      for (const failure of failures) if (failure !== undefined) throw failure as Error
+      return writer.recordEnds(session, ends)
+    })
     const settled = repeated.length === 0 ? recorded : recorded.then(() => output.dropRepeated(repeated))
     settled.catch((error: unknown) => {
       this.#unwritten(error)

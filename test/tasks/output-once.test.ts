@@ -179,6 +179,27 @@ test('a result without parts does not wait for the parts of a large one that are
   expect((results as { stdout: string }).stdout).toHaveLength(2 * MIB)
 })
 
+test('a large result whose parts cannot be stored comes again until they can', async () => {
+  const task = await newTask(await printer({ bytes: 2 * MIB, first: 'B' }))
+  const { db: writer } = db.database
+  await sql
+    .raw(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'full'; END$$`)
+    .execute(writer)
+  await sql
+    .raw('CREATE TRIGGER refuse BEFORE INSERT ON staged_results FOR EACH STATEMENT EXECUTE FUNCTION refuse()')
+    .execute(writer)
+  expect((await client.call('POST', `/tasks/${task}/start`)).status).toBeLessThan(300)
+  await until(
+    'the worker leaves because its result was not recorded',
+    () => Promise.resolve(manager.workerCount),
+    (count) => count === 0,
+  )
+  await sql.raw('DROP TRIGGER refuse ON staged_results').execute(writer)
+  await sql.raw('DROP FUNCTION refuse()').execute(writer)
+  const { results } = await client.ended(task)
+  expect((results as { stdout: string }).stdout).toHaveLength(2 * MIB)
+})
+
 test('output beyond the limit, and output of a function, is kept apart', async () => {
   const limited = await newTask(await printer({ bytes: 4 * PIECE_BYTES }), { max_output_bytes: PIECE_BYTES })
   await run(limited)
