@@ -4,7 +4,7 @@
  */
 import { BoundedCache } from '#core/bounded-cache.ts'
 import { digestOf } from '#core/digest.ts'
-import { jsonArray } from '#core/database/index.ts'
+import { hasOlderNodes, jsonArray } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { SingleFlight } from '#core/single-flight.ts'
 import { sql } from '#core/sql.ts'
@@ -18,8 +18,6 @@ const MAX_CACHED_BYTES = 16 * 1024 * 1024
 const KEPT_SECONDS = 60
 /** Rows that one statement removes. */
 const STEP_ROWS = 1_000
-/** A process that has not reported for this long is not alive; see core/database/migrate.ts. */
-const NODE_ALIVE_SECONDS = 30
 
 /** A reference to a content that is stored, with its size. */
 export type ContentRef = { key: number; bytes: number }
@@ -81,8 +79,7 @@ export class ContentWriter {
     const { rows } = await sql<{ key: number; digest: string }>`
       INSERT INTO message_contents (digest, content)
       SELECT c.digest, c.content FROM unnest(${[...texts.keys()]}::text[], ${jsonArray([...texts.values()])}::json[]) AS c (digest, content)
-      WHERE NOT EXISTS (SELECT FROM nodes n WHERE n.seen_at > now() - make_interval(secs => ${NODE_ALIVE_SECONDS})
-        AND n.migration < (SELECT number FROM migrations WHERE name = 'message_contents'))
+      WHERE NOT ${hasOlderNodes('message_contents')}
       ORDER BY c.digest
       ON CONFLICT ON CONSTRAINT message_contents_digest_key DO UPDATE SET used_at = now()
       RETURNING key, digest`.execute(this.#tx)

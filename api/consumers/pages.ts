@@ -3,6 +3,7 @@
  * otherwise, or nobody does in time. Then it is unpacked: each of its messages becomes a row of its own, as if there had been no page.
  */
 import { digestOf } from '#core/digest.ts'
+import { hasOlderNodes } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -13,8 +14,6 @@ import type { Consumer } from './repository.ts'
 
 /** Fewer messages are rows of their own. */
 export const MIN_PAGE = 10
-/** A process that has not reported for this long is not alive; see core/database/migrate.ts. */
-const NODE_ALIVE_SECONDS = 30
 
 /** A message that a step has read: `attempts` 1 if it is delivered, 0 if it is held back. */
 export type NewDelivery = Place & {
@@ -24,9 +23,8 @@ export type NewDelivery = Place & {
   attempts: number
 }
 
-/** True while a process of an earlier build is alive, which does not know pages. */
-export const HAS_OLDER_NODES = sql`EXISTS (SELECT FROM nodes n WHERE n.seen_at > now() - make_interval(secs => ${NODE_ALIVE_SECONDS})
-  AND n.migration < (SELECT number FROM migrations WHERE name = 'pages_of_consumers'))`
+/** A process of an earlier build is alive, which does not know pages. */
+export const HAS_OLDER_NODES = hasOlderNodes('pages_of_consumers')
 
 /** Sorts the places and removes duplicates. */
 export const sorted = (given: readonly Place[]): Place[] =>
@@ -142,14 +140,12 @@ async function unpack(tx: Transaction, key: number, isMeant: Sql): Promise<void>
     await insertDeliveries(key, unpackContent(content), sql`${dueAt}::timestamptz`).execute(tx)
 }
 
-const column = <T>(rows: readonly T[], read: (row: T) => unknown) => rows.map(read)
-
 /** A statement: inserts a row for each message. Delivered ones are due at the time. */
 export const insertDeliveries = (key: number, rows: readonly NewDelivery[], dueAt: Sql): Sql => sql`
   INSERT INTO message_consumer_deliveries (consumer_key, xid, seq, message, channel_key, publisher_id, arrived_at, attempts, due_at)
   SELECT ${key}, g.xid::xid8, g.seq, g.message, g.channel_key, g.publisher_id, to_timestamp(g.arrived_at), g.attempts,
       CASE WHEN g.attempts = 0 THEN '-infinity' ELSE ${dueAt} END
-    FROM unnest(${column(rows, ({ xid }) => xid.toString())}::text[], ${column(rows, ({ seq }) => seq)}::bigint[],
-      ${column(rows, ({ message }) => message)}::int[], ${column(rows, ({ channelKey }) => channelKey)}::bigint[],
-      ${column(rows, ({ publisherId }) => publisherId)}::text[], ${column(rows, ({ arrivedAtSeconds }) => arrivedAtSeconds)}::float8[],
-      ${column(rows, ({ attempts }) => attempts)}::int[]) AS g (xid, seq, message, channel_key, publisher_id, arrived_at, attempts)`
+    FROM unnest(${rows.map(({ xid }) => xid.toString())}::text[], ${rows.map(({ seq }) => seq)}::bigint[],
+      ${rows.map(({ message }) => message)}::int[], ${rows.map(({ channelKey }) => channelKey)}::bigint[],
+      ${rows.map(({ publisherId }) => publisherId)}::text[], ${rows.map(({ arrivedAtSeconds }) => arrivedAtSeconds)}::float8[],
+      ${rows.map(({ attempts }) => attempts)}::int[]) AS g (xid, seq, message, channel_key, publisher_id, arrived_at, attempts)`

@@ -28,7 +28,14 @@ export type { Batch, ItemOutcome } from './batch-commit.ts'
 export { GroupCommit } from './group-commit.ts'
 export type { CommitObserver, GroupCommitOptions } from './group-commit.ts'
 export { DATABASE_METRICS, databaseGauges } from './metrics.ts'
-export { MIGRATIONS_FOLDER, applyMigrations, migrate, readMigrations, withMigrationLock } from './migrate.ts'
+export {
+  MIGRATIONS_FOLDER,
+  applyMigrations,
+  hasOlderNodes,
+  migrate,
+  readMigrations,
+  withMigrationLock,
+} from './migrate.ts'
 export type { Migration } from './migrate.ts'
 export { createReplica } from './replica.ts'
 export type { Replica } from './replica.ts'

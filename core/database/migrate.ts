@@ -11,6 +11,8 @@ import type { Client } from 'pg'
 import { ServiceError } from '../errors/index.ts'
 import { HOME } from '../installation.ts'
 import type { Logger } from '../logging/index.ts'
+import { sql } from '../sql.ts'
+import type { Sql } from '../sql.ts'
 import { isDatabaseUnavailable, translateDatabaseError } from './errors.ts'
 
 export const MIGRATIONS_FOLDER = join(HOME, 'migrations')
@@ -38,6 +40,10 @@ const LEDGER = `CREATE TABLE IF NOT EXISTS migrations (
 const ENTRY = 'INSERT INTO migrations (number, name, kind, digest) VALUES ($1, $2, $3, $4)'
 /** A node that was not seen for this long does not count as alive. */
 const NODE_ALIVE_SECONDS = 30
+
+/** A condition: a process is alive whose build does not know the migration of this name. It reads and writes the older form. */
+export const hasOlderNodes = (migration: string): Sql<boolean> => sql<boolean>`EXISTS (SELECT FROM nodes n
+  WHERE n.seen_at > now() - make_interval(secs => ${NODE_ALIVE_SECONDS}) AND n.migration < (SELECT number FROM migrations WHERE name = ${migration}))`
 
 /** Reads `NNNN_name.sql` files in order; throws when a number is missing or repeated, or a first line names no kind. */
 export async function readMigrations(folder: string): Promise<Migration[]> {
