@@ -82,6 +82,7 @@ export type PlanBatches = (
   task: BatchTask,
   waiting: readonly WaitingMessage[],
   busy: Busy,
+  maxBytes: number,
 ) => readonly (readonly WaitingMessage[])[]
 
 /** Call it when messages were added, or a run that had some has ended. */
@@ -141,7 +142,7 @@ async function claim(
   const { waiting, busy, ...task } = row
   const lanes = new Set((busy ?? []).map(({ lane }) => lane))
   const runs = new Set((busy ?? []).map(({ runId }) => runId)).size
-  const given = plan(task, waiting, { lanes, runs }).flatMap((messages) => {
+  const given = plan(task, waiting, { lanes, runs }, MAX_BATCH_BYTES).flatMap((messages) => {
     const runId = newId()
     return messages.map(({ key }, index) => ({ key, runId, isFirst: index === 0 }))
   })

@@ -1,7 +1,10 @@
 import { expect, test } from 'vitest'
-import { planBatches } from './plan-batches.ts'
+import { planBatches as plan } from './plan-batches.ts'
 
 type Given = readonly [lane: string, limit?: number | null, bytes?: number]
+const MAX_BYTES = 512 * 1024
+const planBatches = (...given: [Parameters<typeof plan>[0], Parameters<typeof plan>[1], Parameters<typeof plan>[2]]) =>
+  plan(...given, MAX_BYTES)
 const IDLE = { lanes: new Set<string>(), runs: 0 }
 const waiting = (...given: Given[]) =>
   given.map(([lane, limit = null, bytes = 100], key) => ({ key, lane, limit, bytes }))
