@@ -245,7 +245,7 @@ type Look = { atSeconds: number; found: DueMessages[] }
 /** Looks at rows that are due since then, or at all. The messages of a domain are in the order in which they became due. */
 async function lookFor(db: Queryable, sinceSeconds: number | undefined): Promise<Look> {
   const since = sinceSeconds === undefined ? sql`'-infinity'` : sql`to_timestamp(${sinceSeconds}::float8)`
-  const { rows } = await sql<{ at: number; share: number | null; keys: string[] | null; count: number }>`
+  const { rows } = await sql<{ at: number; share: number | null; keys: number[] | null; count: number }>`
     SELECT extract(epoch FROM now())::float8 AS at, w.share, w.keys, w.count FROM (SELECT 1) one LEFT JOIN (
       SELECT t.domain_key AS share, (array_agg(d.key ORDER BY d.due_at, d.key))[:${MAX_KNOWN_OF_DOMAIN}::int] AS keys, count(*)::int AS count
         FROM (SELECT key, task_key, due_at FROM task_messages WHERE due_at BETWEEN ${since} AND now() AND run_id IS NULL
@@ -253,7 +253,7 @@ async function lookFor(db: Queryable, sinceSeconds: number | undefined): Promise
     db,
   )
   const found = rows.flatMap(({ share, keys, count }) =>
-    keys === null ? [] : [{ share, keys: keys.map(Number), isCut: count > keys.length }],
+    keys === null ? [] : [{ share, keys, isCut: count > keys.length }],
   )
   return { atSeconds: rows[0]?.at ?? 0, found }
 }

@@ -186,7 +186,7 @@ const ruleOf = (row: RuleRow): StoredTriggerRule => ({ ...row, behind: behindOf(
 export async function readServedTriggers(tx: Transaction): Promise<{ remaining: ReadonlySet<number> } | undefined> {
   const { rows } = await sql<{ is_any: boolean; remaining: number[] }>`
     SELECT EXISTS (SELECT FROM task_triggers WHERE behind_since IS NULL) AS is_any,
-      (SELECT coalesce(json_agg(DISTINCT channel_key), '[]') FROM trigger_remainders) AS remaining`.execute(tx)
+      ARRAY(SELECT DISTINCT channel_key FROM trigger_remainders) AS remaining`.execute(tx)
   return rows[0]?.is_any === true ? { remaining: new Set(rows[0].remaining) } : undefined
 }
 
