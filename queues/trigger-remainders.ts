@@ -42,8 +42,8 @@ export async function listRemainders(db: Queryable, limit: number): Promise<numb
 }
 
 /**
- * Locks a remainder until the transaction ends; undefined also while another process hands it out. The lock is none of a row, which would be a
- * write: later messages of all domains are settled while the step reads.
+ * Locks a remainder until the transaction ends; undefined also while another process hands it out. It locks no row,
+ * which would be a write: later messages of all domains are settled while the step reads.
  */
 export async function lockRemainder(tx: Transaction, key: number): Promise<StoredRemainder | undefined> {
   const { rows: locks } = await sql<{ is_locked: boolean }>`

@@ -137,7 +137,7 @@ test('a start that fails prints its warnings and then the reason', async () => {
 })
 
 const { imports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { imports: Record<string, string> }
-/** What `npm start` reads: the rooms, and what is none. */
+/** What `npm start` reads: the rooms, and the files and folders beside them. */
 const CHECKOUT = [
   ...'package.json package-lock.json tsconfig.json migrations docs/guides programs console'.split(' '),
   ...Object.values(imports).map((path) => path.replace(/^\.\/|\/\*$/g, '')),
