@@ -2232,9 +2232,12 @@ CREATE TABLE task_messages (
   content_key bigint,
   content_bytes integer,
   letter_domain_key bigint,
+  packed json,
+  packed_count smallint,
   CONSTRAINT task_messages_pkey PRIMARY KEY (key),
   CONSTRAINT task_messages_content_check CHECK ((num_nulls(content_key, content_bytes) = ANY (ARRAY[0, 2]))),
   CONSTRAINT task_messages_origin_key UNIQUE (task_key, origin),
+  CONSTRAINT task_messages_packed_check CHECK ((num_nulls(packed, packed_count) = ANY (ARRAY[0, 2]))),
   CONSTRAINT task_messages_refused_check CHECK ((num_nulls(refused_at, refused_reason, letter_id) = ANY (ARRAY[0, 3])))
 );
 COMMENT ON TABLE task_messages IS 'Messages that start a run: written in the transaction of the position in the log of messages, processed by any manager.';
@@ -2256,6 +2259,8 @@ COMMENT ON COLUMN task_messages.check_at IS 'When its run is looked for, if noth
 COMMENT ON COLUMN task_messages.content_key IS 'Where its content is, if it is large: message has only what is small of it, with the number of its records.';
 COMMENT ON COLUMN task_messages.content_bytes IS 'Size of that content as JSON, in bytes.';
 COMMENT ON COLUMN task_messages.letter_domain_key IS 'Domain of the task of a dead letter; NULL: it is none, or the task has no domain. Written by a trigger.';
+COMMENT ON COLUMN task_messages.packed IS 'Several messages of one run, as a list of {origin, message, traceparent}; the row is one of them in nothing else. They become rows of their own when their run has not completed. NULL: the row is one message.';
+COMMENT ON COLUMN task_messages.packed_count IS 'Their number.';
 CREATE INDEX task_messages_check ON task_messages USING btree (check_at) WHERE (check_at IS NOT NULL);
 CREATE INDEX task_messages_content ON task_messages USING btree (content_key) WHERE (content_key IS NOT NULL);
 CREATE INDEX task_messages_due ON task_messages USING btree (due_at, key);

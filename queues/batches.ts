@@ -12,6 +12,8 @@ import { keepLetters } from './dead-letters.ts'
 import { MESSAGE_BYTES } from './message-contents.ts'
 import { clearRefusals } from './task-errors.ts'
 import type { StoredMessage } from './messages.ts'
+import { MESSAGE_COUNT, unpack, unpackRun } from './packs.ts'
+import type { PackedMessage } from './packs.ts'
 import { MAX_WAITING } from './triggers.ts'
 import type { Ordering } from './triggers.ts'
 
@@ -110,7 +112,7 @@ const TASK_COLUMNS = sql`t.key AS "taskKey", t.id AS "taskId", t.name AS "taskNa
 const TASKS = sql`tasks t LEFT JOIN modules d ON d.key = t.module_key LEFT JOIN task_triggers g ON g.task_key = t.key`
 
 const MESSAGE_COLUMNS = sql`m.key, m.origin, m.message, m.content_key AS "contentKey", m.content_bytes AS "contentBytes", m.traceparent,
-  m.next_record AS "nextRecord", m.run_id AS "runId"`
+  m.next_record AS "nextRecord", m.run_id AS "runId", m.packed`
 
 type BusyRow = { lane: string; runId: string }
 type TaskRow = BatchTask & { waiting: WaitingMessage[] | null; busy: BusyRow[] | null }
@@ -125,7 +127,8 @@ async function readWaiting(tx: Transaction, taskKey: number): Promise<TaskRow | 
         SELECT DISTINCT m.lane, m.run_id FROM task_messages m WHERE m.task_key = t.key AND m.run_id IS NOT NULL) b) AS busy
     FROM ${TASKS}
     WHERE t.key = ${taskKey} AND t.paused_at IS NULL
-      AND NOT (g.ordering IS NOT DISTINCT FROM 'channel' AND EXISTS (SELECT FROM task_messages m WHERE m.task_key = t.key AND m.run_id IS NOT NULL))
+      AND NOT EXISTS (SELECT FROM task_messages m WHERE m.task_key = t.key AND m.run_id IS NOT NULL
+        AND (g.ordering = 'channel' OR g.ordering = 'client' AND m.packed IS NOT NULL))
       AND pg_try_advisory_xact_lock(hashtextextended(${`messages of task ${taskKey}`}, 0))`.execute(tx)
   return rows[0]
 }
@@ -147,7 +150,7 @@ async function claim(
     return messages.map(({ key }, index) => ({ key, runId, isFirst: index === 0 }))
   })
   if (given.length === 0) return []
-  const { rows } = await sql<ClaimedMessage & { runId: string }>`
+  const { rows } = await sql<ClaimedRow>`
     UPDATE task_messages m SET run_id = c.run_id,
       check_at = CASE WHEN c.is_first THEN now() + make_interval(secs => ${STARTED_WITHIN_SECONDS}) END
     FROM unnest(${given.map(({ key }) => key)}::bigint[], ${given.map(({ runId }) => runId)}::uuid[],
@@ -169,10 +172,29 @@ async function claim(
 // A node of an earlier build may have made a message due meanwhile.
 const WAITING_NOW = sql`m.run_id IS NULL AND m.refused_at IS NULL AND m.due_at = 'infinity'`
 
-function batchesOf(task: BatchTask, rows: readonly (ClaimedMessage & { runId: string })[]): MessageBatch[] {
+type ClaimedRow = ClaimedMessage & { runId: string; packed: PackedMessage[] | null }
+
+function batchesOf(task: BatchTask, rows: readonly ClaimedRow[]): MessageBatch[] {
   const sorted = rows.toSorted((left, right) => left.key - right.key)
-  return [...Map.groupBy(sorted, ({ runId }) => runId)].map(([runId, messages]) => ({ task, runId, messages }))
+  return [...Map.groupBy(sorted, ({ runId }) => runId)].map(([runId, ofRun]) => ({
+    task,
+    runId,
+    messages: ofRun.flatMap(messagesOf),
+  }))
 }
+
+const messagesOf = ({ packed, ...row }: ClaimedRow): ClaimedMessage[] =>
+  packed === null
+    ? [row]
+    : packed.map(({ origin, message, traceparent = null }) => ({
+        key: row.key,
+        origin,
+        message,
+        contentKey: null,
+        contentBytes: null,
+        traceparent,
+        nextRecord: 0,
+      }))
 
 type DueRow = { runId: string; taskKey: number; state: 'missing' | 'open' | 'over' }
 
@@ -198,16 +220,9 @@ async function takeDue(db: Queryable, openStates: readonly number[]): Promise<Du
   return rows
 }
 
-/** Lets a manager start these runs, whose messages were stored with them. */
-export async function letStart(tx: Transaction, runIds: readonly string[]): Promise<void> {
-  if (runIds.length === 0) return
-  await sql`UPDATE task_messages SET check_at = now()
-    WHERE key IN (SELECT min(key) FROM task_messages WHERE run_id = ANY(${runIds}::uuid[]) GROUP BY run_id)`.execute(tx)
-}
-
 async function readBatches(db: Queryable, runIds: readonly string[]): Promise<MessageBatch[]> {
   if (runIds.length === 0) return []
-  const { rows } = await sql<ClaimedMessage & { runId: string; taskKey: number }>`
+  const { rows } = await sql<ClaimedRow & { taskKey: number }>`
     SELECT m.task_key AS "taskKey", ${MESSAGE_COLUMNS} FROM task_messages m WHERE m.run_id = ANY(${runIds}::uuid[])`.execute(
     db,
   )
@@ -244,6 +259,7 @@ async function isUnstarted(tx: Transaction, runId: string): Promise<boolean> {
 /** Gives messages back: their run was not started, because the task is paused. */
 export async function returnMessages(tx: Transaction, runId: string): Promise<void> {
   if (!(await isUnstarted(tx, runId))) return
+  await unpackRun(tx, runId)
   await sql`UPDATE task_messages SET run_id = NULL, check_at = NULL WHERE run_id = ${runId}`.execute(tx)
 }
 
@@ -263,6 +279,7 @@ export async function refuseBatch(
   { reason, isShared }: { reason: string; isShared: boolean },
 ): Promise<RefusedMessages[]> {
   if (!(await isUnstarted(tx, runId))) return []
+  await unpackRun(tx, runId)
   if (messages.length > 1 && !isShared) {
     await sql`UPDATE task_messages SET run_id = NULL, check_at = NULL, batch_limit = ${Math.ceil(messages.length / 2)}
       WHERE run_id = ${runId}`.execute(tx)
@@ -283,7 +300,7 @@ export async function refuseBatch(
 /** How runs end, by the numbers of their states, and the reasons of failures that another message may not have. */
 export type Endings = { completed: number; failed: number; open: readonly number[]; divided: readonly string[] }
 
-type LetterRow = { taskKey: number; key: number; reason: string }
+type KeptRow = { taskKey: number; key: number; reason: string; runsAgain: boolean; isPacked: boolean }
 
 /**
  * Removes the messages of runs that have ended, in the transaction of their ends. A batch that failed is divided: each half runs again. The
@@ -295,27 +312,33 @@ export async function settleMessages(
   runIds: readonly string[],
   { completed, failed, open, divided }: Endings,
 ): Promise<RefusedMessages[]> {
-  const { rows } = await sql<LetterRow>`
+  const { rows } = await sql<KeptRow>`
     WITH ended AS MATERIALIZED (
       SELECT r.id, r.state = ${completed} AS is_done, r.state = ${failed} AND r.reason = ANY(${divided}::text[]) AS is_divided,
         r.spec ->> 'claims' = 'record' AS is_record,
         CASE WHEN r.state = ${failed} THEN concat_ws(': ', 'its run failed', r.reason, left(r.error, ${MAX_REASON_CHARS})) ELSE 'its run was stopped' END AS reason
       FROM runs r WHERE r.id = ANY(${runIds}::uuid[]) AND NOT r.state = ANY(${open}::int[])),
     given AS MATERIALIZED (
-      SELECT e.id, m.tid, e.is_done AND CASE WHEN e.is_record
+      SELECT e.id, m.tid, ${MESSAGE_COUNT} AS messages, e.is_done AND CASE WHEN e.is_record
           THEN m.next_record + 1 >= coalesce((m.message ->> 'record_count')::int, json_array_length(m.message -> 'records')) ELSE true END AS is_over
-      FROM ended e CROSS JOIN LATERAL (SELECT ctid AS tid, next_record, message FROM task_messages WHERE run_id = e.id OFFSET 0) m),
-    counted AS MATERIALIZED (SELECT e.*, c.messages FROM ended e JOIN (SELECT id, count(*) AS messages FROM given GROUP BY id) c ON c.id = e.id),
+      FROM ended e CROSS JOIN LATERAL (SELECT ctid AS tid, next_record, message, packed_count FROM task_messages WHERE run_id = e.id OFFSET 0) m),
+    counted AS MATERIALIZED (SELECT e.*, c.messages FROM ended e JOIN (SELECT id, sum(messages)::int AS messages FROM given GROUP BY id) c ON c.id = e.id),
     removed AS (DELETE FROM task_messages WHERE ctid = ANY (ARRAY(SELECT tid FROM given WHERE is_over)) AND (run_id = ANY (${runIds}::uuid[])) IS TRUE),
     kept AS (
       UPDATE task_messages m SET run_id = NULL, check_at = NULL, next_record = m.next_record + c.is_done::int,
         batch_limit = CASE WHEN c.is_done THEN m.batch_limit WHEN c.is_divided AND c.messages > 1 THEN (c.messages + 1) / 2 END
       FROM counted c WHERE m.run_id = c.id AND m.ctid = ANY (ARRAY(SELECT tid FROM given WHERE NOT is_over))
-      RETURNING m.key, m.task_key, c.is_done OR c.is_divided AND c.messages > 1 AS runs_again, c.reason)
-    SELECT task_key AS "taskKey", key, reason FROM kept WHERE NOT runs_again`.executePrepared(db, 'settle-messages')
+      RETURNING m.key, m.task_key, c.is_done OR c.is_divided AND c.messages > 1 AS runs_again, c.reason, m.packed IS NOT NULL AS is_packed)
+    SELECT task_key AS "taskKey", key, reason, runs_again AS "runsAgain", is_packed AS "isPacked" FROM kept
+     WHERE NOT runs_again OR is_packed`.executePrepared(db, 'settle-messages')
   if (rows.length === 0) return []
-  await keepLetters(db, 'message', rows)
-  return [...Map.groupBy(rows, ({ taskKey }) => taskKey)].map(([taskKey, some]) => ({
+  const refused: KeptRow[] = []
+  for (const row of rows) {
+    const keys = row.isPacked ? await unpack(db, [row.key]) : [row.key]
+    if (!row.runsAgain) refused.push(...keys.map((key) => ({ ...row, key })))
+  }
+  await keepLetters(db, 'message', refused)
+  return [...Map.groupBy(refused, ({ taskKey }) => taskKey)].map(([taskKey, some]) => ({
     taskKey,
     count: some.length,
     reason: some.at(-1)?.reason ?? '',

@@ -11,7 +11,7 @@ import { sql } from '#core/sql.ts'
 import type { MessageHeader, TriggerMessage } from './trigger-message.ts'
 
 /** A smaller message is stored with each of its rows: a reference costs two rows and their reads. */
-const MIN_CONTENT_BYTES = 8 * 1024
+export const MIN_CONTENT_BYTES = 8 * 1024
 /** Contents that a process keeps for the next run of the same message, as JSON. */
 const MAX_CACHED_BYTES = 16 * 1024 * 1024
 /** A content that was used later than this is not removed: a transaction that refers to it may not have ended. */

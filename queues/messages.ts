@@ -14,10 +14,12 @@ import type { DescribedExport } from '#guests/wasm/index.ts'
 import { keepLetters } from './dead-letters.ts'
 import { clearRefusals } from './task-errors.ts'
 import { HELD_SECONDS } from './task-pauses.ts'
-import { ContentWriter, headerOf } from './message-contents.ts'
+import { ContentWriter, MIN_CONTENT_BYTES, headerOf } from './message-contents.ts'
 import type { ContentHeader, ContentRef } from './message-contents.ts'
 import type { TriggerMessage } from './trigger-message.ts'
-import { MAX_BATCH_BYTES, hintBatches, letStart } from './batches.ts'
+import { MAX_BATCH_BYTES, hintBatches } from './batches.ts'
+import { insertPacks } from './packs.ts'
+import type { Pack } from './packs.ts'
 import { MAX_WAITING, countDropped, countMatches, keepsMessages, maxWaiting } from './triggers.ts'
 import type { MatchCounts, StoredTriggerRule } from './triggers.ts'
 import { WaitingMessages } from './waiting-messages.ts'
@@ -43,7 +45,7 @@ const LOOK_MS = 25
 /** The time after which another manager takes the rows of a dead one. */
 const TAKEN_MS = 30_000
 /** Smaller batches are put together by managers, which bound how many runs of a task one round starts. */
-const MIN_GIVEN = 50
+const MIN_PACKED = 50
 /** The delay before a message whose runs could not be started is retried. */
 const RETRY_MS = 1_000
 
@@ -92,8 +94,8 @@ export type MessageOutcome = 'retry' | 'hold' | { started: number; dropped: numb
 /** Runs of a task that were not started since its last message of which all were. */
 export type DroppedRuns = { taskKey: number; count: number; reason: string }
 
-/** A message for the queue of a task. Kept ones are taken in batches; `runId`: the run that gets it. */
-type Queued = { taskKey: number; message: NewMessage; isKept: boolean; runId?: string | undefined }
+/** A message for the queue of a task. Kept ones are taken in batches. */
+type Queued = { taskKey: number; message: NewMessage; isKept: boolean }
 
 /** Adds messages of a task at the end of the queue. */
 export async function queueMessages(tx: Transaction, taskKey: number, messages: readonly NewMessage[]): Promise<void> {
@@ -112,18 +114,16 @@ async function queueForTasks(
   const texts = queued.map(({ message: { message } }, index) =>
     stored[index] === null ? contents.textOf(message) : JSON.stringify(headerOf(message)),
   )
-  await sql`INSERT INTO task_messages (task_key, origin, message, content_key, content_bytes, traceparent, due_at, lane, run_id)
+  await sql`INSERT INTO task_messages (task_key, origin, message, content_key, content_bytes, traceparent, due_at, lane)
     SELECT m.task_key, m.origin, m.message, m.content_key, m.content_bytes, m.traceparent,
-      CASE WHEN m.lane IS NULL THEN now() + make_interval(secs => ${delayMs / 1000}::float8) ELSE 'infinity' END, m.lane, m.run_id
+      CASE WHEN m.lane IS NULL THEN now() + make_interval(secs => ${delayMs / 1000}::float8) ELSE 'infinity' END, m.lane
     FROM unnest(${queued.map(({ taskKey }) => taskKey)}::bigint[], ${queued.map(({ message: { origin } }) => origin)}::text[],
       ${jsonArray(texts)}::json[], ${stored.map((content) => content?.key ?? null)}::bigint[],
       ${stored.map((content) => content?.bytes ?? null)}::int[],
       ${queued.map(({ message: { traceparent } }) => traceparent ?? null)}::text[],
-      ${queued.map(({ message: { message }, isKept }) => (isKept ? message.publisher : null))}::text[],
-      ${queued.map(({ runId }) => runId ?? null)}::uuid[])
-      AS m (task_key, origin, message, content_key, content_bytes, traceparent, lane, run_id)
+      ${queued.map(({ message: { message }, isKept }) => (isKept ? message.publisher : null))}::text[])
+      AS m (task_key, origin, message, content_key, content_bytes, traceparent, lane)
     ON CONFLICT ON CONSTRAINT task_messages_origin_key DO NOTHING`.execute(tx)
-  await letStart(tx, [...new Set(queued.flatMap(({ runId }) => runId ?? []))])
 }
 
 /** A rule, and the messages that match it, in their order. */
@@ -147,6 +147,7 @@ export async function handMatches(tx: Transaction, given: readonly RuleMatches[]
 async function handSome(tx: Transaction, given: readonly RuleMatches[], contents: ContentWriter): Promise<number[]> {
   const handled: number[] = []
   const queued: Queued[] = []
+  const packs: Pack[] = []
   const counts: MatchCounts[] = []
   for (const { rule, matches } of given) {
     const { taskKey, debounceMs, windowLeft } = rule
@@ -159,35 +160,38 @@ async function handSome(tx: Transaction, given: readonly RuleMatches[], contents
     const isDropping = rule.excess === 'drop' && taken.length < fitting
     const matched = isDropping ? fitting : taken.length
     const isKept = keepsMessages(rule)
-    const runIds = runsOf(rule, taken, contents)
-    for (const [index, message] of taken.entries()) queued.push({ taskKey, message, isKept, runId: runIds[index] })
+    const packed = packsOf(rule, taken, contents)
+    packs.push(...packed)
+    const rest = taken.slice(packed.reduce((sum, { messages }) => sum + messages.length, 0))
+    queued.push(...rest.map((message) => ({ taskKey, message, isKept })))
     counts.push({ taskKey, matched, taken: taken.length, replaced: 0, dropped: matched - taken.length })
     handled.push(matched)
   }
-  await queueForTasks(tx, queued, { contents })
+  const stored = await insertPacks(tx, packs, (message) => contents.textOf(message))
+  const unpacked = packs.flatMap(({ taskKey, runId, messages }) =>
+    stored.has(runId) ? [] : messages.map((message) => ({ taskKey, message, isKept: true })),
+  )
+  await queueForTasks(tx, [...unpacked, ...queued], { contents })
   await countMatches(tx, counts)
   return handled
 }
 
-/**
- * The runs of the messages that are full batches, which no manager has to put together: a message that is stored with its run is written once
- * less. Undefined: a manager gives the message to a run.
- */
-function runsOf(
-  rule: StoredTriggerRule,
+/** The full batches that the first messages are, which no manager has to put together. Large messages are stored each for itself. */
+function packsOf(
+  { taskKey, batch, ordering }: StoredTriggerRule,
   taken: readonly NewMessage[],
   contents: ContentWriter,
-): (string | undefined)[] {
-  const { batch, ordering } = rule
-  if (batch === null || batch < MIN_GIVEN || ordering === 'client' || ordering === 'channel') return []
-  const runIds: string[] = []
+): Pack[] {
+  if (batch === null || batch < MIN_PACKED || ordering === 'client' || ordering === 'channel') return []
+  const packs: Pack[] = []
   for (let at = 0; at + batch <= taken.length; at += batch) {
-    const bytes = taken.slice(at, at + batch).reduce((sum, { message }) => sum + contents.sizeOf(message), 0)
-    if (bytes > MAX_BATCH_BYTES) break
-    const runId = newId()
-    for (let count = 0; count < batch; count++) runIds.push(runId)
+    const messages = taken.slice(at, at + batch)
+    const sizes = messages.map(({ message }) => contents.sizeOf(message))
+    const bytes = sizes.reduce((sum, size) => sum + size, 0)
+    if (bytes > MAX_BATCH_BYTES || sizes.some((size) => size >= MIN_CONTENT_BYTES)) break
+    packs.push({ taskKey, runId: newId(), messages })
   }
-  return runIds
+  return packs
 }
 
 /** How many of the messages fit into the queue; always one into an empty queue. */

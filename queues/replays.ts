@@ -6,6 +6,7 @@ import type { Bus } from '#core/bus/index.ts'
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { hintQueue, startQueueReader } from '#core/changelog/index.ts'
 import { sql } from '#core/sql.ts'
+import { MESSAGE_COUNT } from './packs.ts'
 import { hintMessages, queueMessages } from './messages.ts'
 import { clearRefusals } from './task-errors.ts'
 import type { NewMessage } from './messages.ts'
@@ -112,7 +113,7 @@ async function takeNext(db: Queryable): Promise<OpenReplay | undefined> {
     UPDATE task_replays p SET due_at = now() + make_interval(secs => ${TAKEN_SECONDS})
     FROM tasks t WHERE t.key = p.task_key AND p.key = (
       SELECT key FROM task_replays r WHERE due_at <= now()
-        AND (SELECT count(*) FROM task_messages m WHERE m.task_key = r.task_key) < ${MAX_WAITING}
+        AND (SELECT coalesce(sum(${MESSAGE_COUNT}), 0) FROM task_messages m WHERE m.task_key = r.task_key) < ${MAX_WAITING}
       ORDER BY due_at, key LIMIT 1 FOR UPDATE SKIP LOCKED)
     RETURNING p.key, p.id, p.task_key AS "taskKey", p.user_key AS "userKey", t.domain_id AS "domainId",
       p.channel_id AS "channelId", p.from_time AS "fromTime", p.to_time AS "toTime", p.next_offset AS "nextOffset"`.execute(

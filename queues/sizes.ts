@@ -13,7 +13,7 @@ export async function readQueuedBytes(
   const wanted = sql`ANY (${[...domainKeys]}::bigint[])`
   const { rows } = await sql<{ key: number; bytes: number }>`
     SELECT key, sum(bytes)::float8 AS bytes FROM (
-      SELECT t.domain_key AS key, sum(pg_column_size(w.message)) AS bytes
+      SELECT t.domain_key AS key, sum(pg_column_size(w.message) + coalesce(pg_column_size(w.packed), 0)) AS bytes
         FROM task_messages w JOIN tasks t ON t.key = w.task_key WHERE t.domain_key = ${wanted} GROUP BY 1
       UNION ALL SELECT o.domain_key, sum(o.content_bytes) FROM (SELECT DISTINCT t.domain_key, w.content_key, w.content_bytes
         FROM task_messages w JOIN tasks t ON t.key = w.task_key WHERE t.domain_key = ${wanted} AND w.content_key IS NOT NULL) o GROUP BY 1

@@ -6,7 +6,7 @@ import { behindColumn, behindOf, setBehind } from '#core/changelog/index.ts'
 import type { BehindColumn, BehindPlace } from '#core/changelog/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
-import { MESSAGE_BYTES } from './message-contents.ts'
+import { MESSAGE_COUNT, ROW_BYTES } from './packs.ts'
 import { clearRefusals } from './task-errors.ts'
 import type { SenmlRecord } from './trigger-message.ts'
 
@@ -175,7 +175,7 @@ const RULES = sql`
         ELSE greatest(g.rate_count - g.window_count, 0) END AS "windowLeft",
       ${behindColumn('g')}
     FROM ${RULE_TABLES}
-      CROSS JOIN LATERAL (SELECT count(*)::int AS waiting, coalesce(sum(${MESSAGE_BYTES}), 0)::float8 AS "waitingBytes"
+      CROSS JOIN LATERAL (SELECT coalesce(sum(${MESSAGE_COUNT}), 0)::int AS waiting, coalesce(sum(${ROW_BYTES}), 0)::float8 AS "waitingBytes"
         FROM task_messages m WHERE m.task_key = g.task_key AND m.refused_at IS NULL) w`
 
 type RuleRow = Omit<StoredTriggerRule, 'behind'> & { behind: BehindColumn }
@@ -234,8 +234,8 @@ export async function listTriggersBehind(
           CROSS JOIN LATERAL (SELECT CASE WHEN g.batch IS NULL THEN ${REFILLED_BELOW.messages}::int ELSE ${MAX_BATCHED / 2}::int END AS refilled_below) l
        WHERE g.behind_since IS NOT NULL AND (g.behind_since < now() - make_interval(days => ${expiryDays})
           OR (c.domain_key <> ALL (${[...fullDomains]}::bigint[]) AND (g.rate_count IS NULL OR ${IS_NEW_WINDOW} OR g.window_count < g.rate_count OR g.excess = 'drop')
-            AND (SELECT count(*) < l.refilled_below AND coalesce(sum(bytes), 0) < ${REFILLED_BELOW.bytes}
-              FROM (SELECT ${MESSAGE_BYTES} AS bytes FROM task_messages m WHERE m.task_key = g.task_key AND m.refused_at IS NULL LIMIT l.refilled_below) counted))))
+            AND (SELECT coalesce(sum(messages), 0) < l.refilled_below AND coalesce(sum(bytes), 0) < ${REFILLED_BELOW.bytes}
+              FROM (SELECT ${MESSAGE_COUNT} AS messages, ${ROW_BYTES} AS bytes FROM task_messages m WHERE m.task_key = g.task_key AND m.refused_at IS NULL LIMIT l.refilled_below) counted))))
     SELECT task_key FROM able ORDER BY place, random() LIMIT ${limit}`.execute(db)
   return rows.map(({ task_key: key }) => key)
 }

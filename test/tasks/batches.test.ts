@@ -2,7 +2,8 @@
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
-import { lockClaims, returnMessages } from '#queues/index.ts'
+import { handMatches, lockClaims, readTriggerRules, refuseBatch, returnMessages } from '#queues/index.ts'
+import type { BatchTask } from '#queues/index.ts'
 import type { Caller } from '../harness/api.ts'
 import { relayModule } from '../harness/relay-guest.ts'
 import { useWorld } from '../harness/world.ts'
@@ -78,6 +79,11 @@ async function countRows(table: 'task_messages' | 'held_publications', task: str
   return rows[0]?.rows ?? 0
 }
 
+async function numberOf(task: string): Promise<number> {
+  const { rows } = await sql<{ key: number }>`SELECT ${keyOf(task)} AS key`.execute(tenant.database.db)
+  return rows[0]?.key ?? 0
+}
+
 /** While it is held, no manager gives messages of the task to runs. */
 async function hold(task: string): Promise<AsyncDisposable> {
   const [held, over] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
@@ -117,6 +123,12 @@ const nothingWaits = (task: string) =>
     () => countRows('task_messages', task),
     (waiting) => waiting === 0,
   )
+const nothingWaitsBut = (task: string, rows: number) =>
+  until(
+    `${rows} dead letters alone`,
+    () => countRows('task_messages', task),
+    (waiting) => waiting === rows,
+  )
 const letters = async (task: string) =>
   (await tenant.owner.call('GET', `/tasks/${task}/dead-letters`)).json<{
     total: number
@@ -125,35 +137,138 @@ const letters = async (task: string) =>
 const count = (from: number, length: number) => Array.from({ length }, (_, index) => from + index)
 
 test('waiting messages are one run with a list, and one message is a list of one', async () => {
-  const { task, from, to } = await newRelay({ batch: 50 })
+  const { task, from, to } = await newRelay({ batch: 40 })
   await publishHeld(task, 60, async () => {
     for (const v of count(0, 60)) await publish(from, v)
   })
   expect(await allPublished(to, 60)).toEqual(count(0, 60))
-  expect((await runsOf(task)).map(({ messages }) => messages).toSorted((one, other) => one - other)).toEqual([10, 50])
+  expect((await runsOf(task)).map(({ messages }) => messages).toSorted((one, other) => one - other)).toEqual([20, 40])
   await publish(from, 60)
   expect(await allPublished(to, 61)).toEqual(count(0, 61))
   await nothingWaits(task)
   expect(await countRows('held_publications', task)).toBe(0)
   const shown = await tenant.owner.call('GET', `/tasks/${task}`)
-  expect(shown.json()).toMatchObject({ trigger: { batch: 50 }, trigger_status: { matched: 61, dropped: 0 } })
+  expect(shown.json()).toMatchObject({ trigger: { batch: 40 }, trigger_status: { matched: 61, dropped: 0 } })
 })
 
-test('a full batch is stored with its run, which a manager starts, and the others wait for one', async () => {
-  const { task, from, to } = await newRelay({ batch: 50, rate_limit: '1/24h', excess: 'wait' })
-  const trigger = { channel_id: from, batch: 50 }
-  await publish(from, 0)
-  await nothingWaits(task)
-  for (const v of count(1, 120)) await publish(from, v)
+/** A relay, and what hands these messages out to it together. */
+async function newHanded(values: readonly number[], batch: number) {
+  const relayed = await newRelay({ batch })
+  const { task, from } = relayed
+  const taskKey = await numberOf(task)
+  const matches = values.map((v, index) => ({
+    origin: `message ${index}/${taskKey}`,
+    message: {
+      channel_id: from,
+      subtopic: '',
+      publisher: tenant.owner.id,
+      protocol: 'http',
+      records: [{ n: 'r0', t: 1_800_000_000, v }],
+    },
+  }))
+  const release = () =>
+    tenant.database.transaction(async (tx) => {
+      const [rule] = await readTriggerRules(tx, [taskKey])
+      if (rule === undefined) throw new Error('the task has no trigger')
+      expect(await handMatches(tx, [{ rule, matches }])).toEqual([values.length])
+    })
+  return { ...relayed, release }
+}
+
+/** While it is held, the trigger of the database changes packs that are stored. */
+async function changePacks(assignment: string): Promise<AsyncDisposable> {
+  const { db } = tenant.database
+  await sql
+    .raw(`CREATE FUNCTION change_packs() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN ${assignment}; RETURN NEW; END$$`)
+    .execute(db)
+  await sql
+    .raw(
+      'CREATE TRIGGER change_packs BEFORE INSERT ON task_messages FOR EACH ROW WHEN (NEW.packed IS NOT NULL) EXECUTE FUNCTION change_packs()',
+    )
+    .execute(db)
+  return {
+    async [Symbol.asyncDispose]() {
+      await sql.raw('DROP TRIGGER IF EXISTS change_packs ON task_messages').execute(db)
+      await sql.raw('DROP FUNCTION IF EXISTS change_packs()').execute(db)
+    },
+  }
+}
+
+type PackRow = { runId: string; messages: number }
+const packsOf = async (task: string) =>
+  (
+    await sql<PackRow>`SELECT run_id AS "runId", packed_count AS messages FROM task_messages
+      WHERE task_key = ${keyOf(task)} AND packed IS NOT NULL ORDER BY key`.execute(tenant.database.db)
+  ).rows
+
+test('full batches are one row each, which a manager starts, and the others wait for one', async () => {
+  const { task, to, release } = await newHanded(count(1, 120), 50)
   await using held = await hold(task)
-  expect((await tenant.owner.call('PUT', `/tasks/${task}`, { trigger })).status).toBe(200)
+  await release()
   // The manager puts no batch together meanwhile.
-  expect(await allPublished(to, 101)).toEqual(count(0, 101))
+  expect(await allPublished(to, 100)).toEqual(count(1, 100))
   expect(await countRows('task_messages', task)).toBe(20)
   await held[Symbol.asyncDispose]()
-  expect(await allPublished(to, 121)).toEqual(count(0, 121))
-  expect((await runsOf(task)).map(({ messages }) => messages)).toEqual([1, 50, 50, 20])
+  expect(await allPublished(to, 120)).toEqual(count(1, 120))
+  expect((await runsOf(task)).map(({ messages }) => messages)).toEqual([50, 50, 20])
   await nothingWaits(task)
+  const shown = await tenant.owner.call('GET', `/tasks/${task}`)
+  expect(shown.json()).toMatchObject({ trigger_status: { matched: 120, dropped: 0 } })
+})
+
+test('of a full batch with a poison message only that one becomes a dead letter, and the others have one effect', async () => {
+  const { task, to, release } = await newHanded([...count(1, 49), -37], 50)
+  await release()
+  expect(await allPublished(to, 49)).toEqual(count(1, 49))
+  await until(
+    'a dead letter',
+    () => letters(task),
+    ({ total }) => total === 1,
+  )
+  expect(await letters(task)).toMatchObject({ dead_letters: [{ records: [{ v: -37 }] }] })
+  await nothingWaitsBut(task, 1)
+  expect(await valuesOf(to)).toEqual(count(1, 49))
+})
+
+test('messages of a full batch whose run was not started, or was stopped, are treated each for itself', async () => {
+  const { task, to, release } = await newHanded(count(1, 100), 50)
+  await using unstarted = await changePacks("NEW.check_at = 'infinity'")
+  await release()
+  const packs = await until(
+    'both batches wait for a manager',
+    () => packsOf(task),
+    (found) => found.length === 2,
+  )
+  expect(packs.map(({ messages }) => messages)).toEqual([50, 50])
+  const [returned, refused] = packs.map(({ runId }) => runId)
+  const { database } = tenant
+  await database.transaction((tx) => returnMessages(tx, returned ?? ''))
+  expect(await allPublished(to, 50)).toEqual(count(1, 50))
+  const batch = { task: { taskKey: await numberOf(task) } as BatchTask, runId: refused ?? '', messages: [] }
+  const reason = { reason: 'no such channel', isShared: true }
+  expect(await database.transaction((tx) => refuseBatch(tx, batch, reason))).toMatchObject([{ count: 50 }])
+  await unstarted[Symbol.asyncDispose]()
+  expect(await letters(task)).toMatchObject({ total: 50 })
+  expect((await tenant.owner.call('POST', `/tasks/${task}/dead-letters/retry`, { all: true })).status).toBe(200)
+  expect(await allPublished(to, 100)).toEqual(count(1, 100))
+  await nothingWaits(task)
+})
+
+test('while an older process is alive, messages of full batches have rows of their own', async () => {
+  const { task, to, release } = await newHanded(count(1, 50), 50)
+  const { db } = tenant.database
+  await sql`INSERT INTO nodes (id, kind, version, migration) VALUES ('older', 'api', '0', 1)`.execute(db)
+  await using _held = await hold(task)
+  await using _unstarted = await changePacks("RAISE EXCEPTION 'a pack'")
+  await release()
+  await until(
+    'all wait',
+    () => countRows('task_messages', task),
+    (waiting) => waiting === 50,
+  )
+  await sql`DELETE FROM nodes WHERE id = 'older'`.execute(db)
+  await _held[Symbol.asyncDispose]()
+  expect(await allPublished(to, 50)).toEqual(count(1, 50))
 })
 
 test('of a batch with a poison message only that one becomes a dead letter, and the others have one effect', async () => {
@@ -272,6 +387,29 @@ test('a run whose manager ended before it was started is started by another, und
   }
   expect(await allPublished(to, 3)).toEqual([1, 2, 3])
   expect(await runsOf(task)).toMatchObject([{ id: runId, messages: 3 }])
+  await nothingWaits(task)
+})
+
+test('messages that a run has from an earlier form of the trigger run record by record where the function takes numbers', async () => {
+  const channel = await newChannel()
+  const trigger = { channel_id: channel, order: 'channel' }
+  const task = await tenant.newTask(tenant.owner, tenant.domain, { inputs: [0], trigger })
+  await publishHeld(task, 2, async () => {
+    await publish(channel, 1, 2)
+    await publish(channel, 3, 4)
+    await until(
+      'both wait',
+      () => countRows('task_messages', task),
+      (waiting) => waiting === 2,
+    )
+    await give(task, randomUUID())
+  })
+  const runs = await until(
+    'all have run',
+    () => runsOf(task),
+    (found) => found.filter(({ state }) => state === 3).length === 4,
+  )
+  expect(runs.map(({ inputs }) => inputs[0])).toEqual([1, 2, 3, 4])
   await nothingWaits(task)
 })
 
