@@ -12,6 +12,7 @@ export const OPERATIONS = [
   'invoke',
   'invoke, 64 at once',
   'start',
+  'a batch of 100 messages of a trigger',
   'create a task',
   'GET a task, as a poll does',
   'list tasks',
@@ -26,7 +27,7 @@ const PACK = '[{"bn":"room:","n":"temperature","u":"Cel","v":21.5}]'
 const INPUTS = JSON.stringify({ inputs: [20, 22] })
 
 export async function openOperations(
-  { plant, ports, device, channelId, taskId }: Product,
+  { plant, ports, device, channelId, taskId, handBatch }: Product,
   stack: DisposableStack,
 ): Promise<Record<OperationName, Operation>> {
   const { domainId, owner } = plant
@@ -82,6 +83,10 @@ export async function openOperations(
     start: {
       ...http('200', request('POST', `/tasks/${taskId}/start`)),
       // The order to the runner and its result.
+      hasBegun: (counted) => counted['runner frames'] > 1,
+    },
+    'a batch of 100 messages of a trigger': {
+      send: (answered) => void handBatch().then(answered),
       hasBegun: (counted) => counted['runner frames'] > 1,
     },
     'create a task': http(

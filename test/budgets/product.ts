@@ -6,6 +6,8 @@ import { rmSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { CoapServer } from '#api/adapters/coap/index.ts'
 import { MIGRATIONS_FOLDER, createDatabase } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import { handMatches, hintMessages, readTriggerRules } from '#queues/index.ts'
 import { startEmbeddedPostgres } from '#postgres/embedded/index.ts'
 import { createMetrics, listen } from '#http/index.ts'
 import { migrate, readMigrations } from '#core/database/index.ts'
@@ -39,7 +41,12 @@ export type Product = AsyncDisposable & {
   readonly channelId: string
   /** Of the domain of the plant, with a module that adds. */
   readonly taskId: string
+  /** Hands messages to a trigger that has them run in one batch, as its channel does. */
+  handBatch(): Promise<void>
 }
+
+/** Messages of one batch of the trigger. */
+const BATCH = 100
 
 async function startServer(stack: AsyncDisposableStack): Promise<TestDatabase> {
   const folder = temporaryFolder('skein-budgets-')
@@ -105,7 +112,10 @@ export async function startProduct(): Promise<Product> {
   stack.defer(() => coap.stop())
   const httpPort = http.ports[0] as number
   const { channelId, ...device } = await plant.newConnectedDevice()
-  const taskId = await newTask(plant, httpPort)
+  const taskId = await newTask(plant, httpPort, 'add', { inputs: [20, 22] })
+  const batchChannel = await plant.newChannel()
+  const trigger = { channel_id: batchChannel, batch: BATCH }
+  const batchTask = await newTask(plant, httpPort, 'hello', { trigger })
   return {
     address: database.address,
     relay,
@@ -114,21 +124,52 @@ export async function startProduct(): Promise<Product> {
     device,
     channelId,
     taskId,
+    handBatch: batchesFor(plant, database, { taskId: batchTask, channelId: batchChannel }),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   }
 }
 
-async function newTask({ owner, domainId }: Plant, port: number): Promise<string> {
-  const made = await owner.call('POST', '/tasks', { name: 'add', inputs: [20, 22], domain_id: domainId })
+async function newTask({ owner, domainId }: Plant, port: number, example: string, fields: object): Promise<string> {
+  const made = await owner.call('POST', '/tasks', { name: example, domain_id: domainId, ...fields })
   const { id } = made.json<{ id: string }>()
   const form = new FormData()
-  form.append('file', new Blob([new Uint8Array(exampleModule('add'))]), 'module.wasm')
+  form.append('file', new Blob([new Uint8Array(exampleModule(example))]), 'module.wasm')
   const headers = { authorization: `Bearer ${owner.accessToken}` }
   const given = await fetch(`http://${HOST}:${port}/tasks/${id}/upload`, { method: 'PUT', headers, body: form })
   if (!given.ok) throw new Error(await given.text())
-  await until(
-    async () => (await owner.call('POST', `/tasks/${id}/invoke`, { inputs: [20, 22] })).status === 200,
-    'a run',
-  )
+  await until(async () => (await owner.call('POST', `/tasks/${id}/invoke`, fields)).status === 200, 'a run')
   return id
+}
+
+function batchesFor(
+  { api, owner }: Plant,
+  { database }: TestDatabase,
+  { taskId, channelId }: { taskId: string; channelId: string },
+): () => Promise<void> {
+  let handed = 0
+  return async () => {
+    const from = (handed += BATCH)
+    const matches = Array.from({ length: BATCH }, (_, index) => ({
+      origin: `message ${from + index}/0`,
+      message: {
+        channel_id: channelId,
+        subtopic: '',
+        publisher: owner.id,
+        protocol: 'mqtt',
+        records: [{ n: 'room:temperature', u: 'Cel', t: 1_800_000_000 + from + index, v: 21.5 }],
+      },
+    }))
+    await database.transaction(async (tx) => {
+      const { rows } = await sql<{ key: number }>`SELECT key FROM tasks WHERE id = ${taskId}`.execute(tx)
+      const rules = await readTriggerRules(
+        tx,
+        rows.map(({ key }) => key),
+      )
+      await handMatches(
+        tx,
+        rules.map((rule) => ({ rule, matches })),
+      )
+    })
+    hintMessages(api.infrastructure.bus)
+  }
 }
