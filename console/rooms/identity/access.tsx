@@ -16,6 +16,7 @@ import { UserName } from '../../shell/names.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { useDomainId, useViews } from '../../shell/url.ts'
 import { useState } from 'react'
+import { sentenceOn } from './role-words.ts'
 
 const TYPES = ['domain', 'group', 'channel', 'client'] as const
 type EntityType = (typeof TYPES)[number]
@@ -79,7 +80,7 @@ export function Access() {
                 label="Action"
                 value={action}
                 onChange={setAction}
-                options={[['', 'Choose'], ...actions.map((one): [string, string] => [one, one])]}
+                options={[['', 'Choose'], ...actions.map((one): [string, string] => [one, sentenceOn(type, one)])]}
               />
             </div>
           </div>
@@ -164,7 +165,7 @@ function Answer({
         >
           <p>{answer.explanation}</p>
           {answer.allowed || answer.granted_by.length === 0 ? null : (
-            <p className="muted">The user has {grantedActions(answer).join(', ')} there:</p>
+            <p className="muted">The user may do this there: {grantedActions(answer).join(', ')}.</p>
           )}
           {answer.granted_by.map((grant) => (
             <Chain key={`${grant.role_id}-${grant.action}-${grant.entity_id}`} answer={answer} grant={grant} />
@@ -185,7 +186,9 @@ function Answer({
 const nameOf = ({ entity, granted_by: grants, would_be_granted_by: remedies }: AccessAnswer) =>
   [...grants, ...remedies].find((one) => one.entity_id === entity.id)?.entity_name
 
-const grantedActions = ({ granted_by: grants }: AccessAnswer) => [...new Set(grants.map(({ action }) => action))]
+const grantedActions = ({ entity, granted_by: grants }: AccessAnswer) => [
+  ...new Set(grants.map(({ action }) => sentenceOn(entity.type, action).toLowerCase())),
+]
 
 function Chain({ answer, grant }: { answer: AccessAnswer; grant: AccessAnswer['granted_by'][number] }) {
   const nodes = [
@@ -258,7 +261,8 @@ function Remedies({ domain, answer }: { domain: string; answer: AccessAnswer }) 
       {answer.would_be_granted_by.map((remedy) => (
         <div key={`${remedy.entity_id}-${remedy.action}`} className="row wrap">
           <span className="grow">
-            <code>{remedy.action}</code> on {remedy.entity_type} {remedy.entity_name}
+            {sentenceOn(remedy.entity_type, remedy.action)} (<code>{remedy.action}</code> on {remedy.entity_type}{' '}
+            {remedy.entity_name})
           </span>
           {remedy.roles.map((role) => (
             <Button key={role.role_id} busy={isBusy} onClick={() => void give(remedy, role.role_id)}>

@@ -103,12 +103,25 @@ const SENTENCES: Readonly<Record<string, (noun: string) => string>> = {
   view_role_users: (noun) => `See who has roles of ${noun}`,
 }
 
+/** Actions of a group on the groups inside it. */
+const BELOW = 'subgroup_'
+
 const subjectOf = (action: string) => SUBJECTS.find(({ prefix }) => action.startsWith(prefix))
 
 /** The sentence of an action; an unknown one is its own. */
 export function sentenceOf(action: string): string {
   const subject = subjectOf(action)
   return SENTENCES[action.slice(subject?.prefix.length ?? 0)]?.(subject?.noun ?? '') ?? action
+}
+
+/** The sentence of an action on one entity, where an action without a prefix is about the entity itself. */
+export function sentenceOn(type: 'domain' | 'group' | 'channel' | 'client', action: string): string {
+  if (action.startsWith(BELOW)) {
+    const below = action.slice(BELOW.length)
+    return SENTENCES[below]?.('groups below it') ?? `${sentenceOf(below)} in groups below it`
+  }
+  const isOwn = SUBJECTS.every(({ prefix }) => prefix === '' || !action.startsWith(prefix))
+  return (isOwn ? SENTENCES[action]?.(`the ${type}`) : undefined) ?? sentenceOf(action)
 }
 
 export function actionGroups(actions: readonly string[]): { title: string; actions: string[] }[] {
