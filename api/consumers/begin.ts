@@ -2,7 +2,7 @@
 import type { Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { LOG_BEGIN, firstPlace, nextPlace, placeAt } from './log.ts'
-import { comparePlaces, formatPlace, parsePlace } from './place.ts'
+import { comparePlaces, findPlace, formatPlace } from './place.ts'
 import type { Place } from './place.ts'
 import type { Start } from './repository.ts'
 
@@ -22,8 +22,12 @@ export async function startOf(tx: Transaction, from: string): Promise<Start> {
 }
 
 async function keptPlace(tx: Transaction, from: string): Promise<Place> {
-  if (!/^\d/.test(from)) throw refusedField(PATH, 'must be earliest, latest, a time (RFC 3339) or a position')
-  const place = parsePlace(from, PATH)
+  const place = findPlace(from)
+  if (place === undefined)
+    throw refusedField(
+      PATH,
+      'must be earliest, latest, a time (RFC 3339), such as 2026-11-30T12:00:00Z, or the position of a message',
+    )
   const end = await nextPlace(tx)
   const first = (await firstPlace(tx)) ?? end
   if (comparePlaces(place, first) < 0) {

@@ -12,22 +12,23 @@ export function formatPlace(place: Place): string {
   return `${formatPosition(place)}-${place.message}`
 }
 
-/** Undefined for a text that has not the form of a position. */
-function readPlace(text: string): Place | undefined {
+/** Undefined for a text that is no position. */
+export function findPlace(text: string): Place | undefined {
   const [, position, message] = PLACE.exec(text) ?? []
   if (position === undefined || message === undefined) return undefined
-  return { ...parsePosition(position), message: Number(message) }
+  try {
+    return { ...parsePosition(position), message: Number(message) }
+  } catch {
+    // A number is too large.
+    return undefined
+  }
 }
 
 /** Throws `malformed`, which names the field at `path`. */
 export function parsePlace(text: string, path: string): Place {
-  try {
-    const place = readPlace(text)
-    if (place !== undefined) return place
-  } catch {
-    // A number is too large: said below.
-  }
-  throw refusedField(path, 'must be the position of a message: <number>-<number>-<number>')
+  const place = findPlace(text)
+  if (place === undefined) throw refusedField(path, 'must be the position of a message: <number>-<number>-<number>')
+  return place
 }
 
 export function comparePlaces(left: Place, right: Place): number {

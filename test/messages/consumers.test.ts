@@ -136,7 +136,10 @@ describe('a named consumer', () => {
       const body = { name: 'odd', channels, ...fields }
       const response = await plant.owner.call('POST', `/${plant.domainId}/consumers`, body)
       expect(response.status, JSON.stringify(fields)).toBe(400)
-      expect(response.json<{ details: { path: string }[] }>().details[0]?.path, JSON.stringify(fields)).toBe(path)
+      const [detail] = response.json<{ details: { path: string; message: string }[] }>().details
+      expect(detail?.path, JSON.stringify(fields)).toBe(path)
+      if (path === '/from')
+        expect(detail?.message).toMatch(/^must (be earliest, latest, a time .* or the position|not be after)/)
     }
   })
 
