@@ -46,7 +46,7 @@ export function compileExpression(source: string, want: Wanted, path = 'expressi
   if (!RESULT_TYPES[want].accepts(type ?? '')) {
     throw refuse(0, `the result must be ${RESULT_TYPES[want].sentence}, and it is ${type}`)
   }
-  limitWork(tree)
+  limitWork(tree, source)
   const windows: WindowRequest[] = []
   collectWindows(tree, windows)
   // An absent variable is an error in every branch of an expression without them, and an error of the library costs more than the evaluation.
@@ -60,11 +60,15 @@ export function compileExpression(source: string, want: Wanted, path = 'expressi
       beginSteps()
       useWindows(reader)
       let result: unknown
+      const { stackTraceLimit } = Error
+      // Errors of the library are results here, as of a field that a record does not have, and a stack costs more than an evaluation.
+      Error.stackTraceLimit = 0
       try {
         result = parsed(variables)
       } catch (thrown) {
         throw failureOf(thrown)
       } finally {
+        Error.stackTraceLimit = stackTraceLimit
         useWindows(undefined)
       }
       endSteps()

@@ -6,16 +6,22 @@ import { nearestName } from '#core/nearest.ts'
 import { EvaluationFailure } from './expression-error.ts'
 import { COMPREHENSIONS, FUNCTIONS } from './language.ts'
 import { callOf, childrenOf } from './syntax-tree.ts'
-import type { Evaluate, Evaluator, SyntaxNode } from './syntax-tree.ts'
+import type { Call, Evaluator, SyntaxNode } from './syntax-tree.ts'
 import { VARIABLE_TYPES } from './variables.ts'
 
 /** Functions such as `all` inside each other: the work of two grows with the square of a list, of three with its cube. */
 export const MAX_COMPREHENSION_DEPTH = 2
 /** Of a list that a function such as `all` repeats an expression for. */
 export const MAX_ITEMS = 1000
-/** Of one evaluation: an item of a list that is visited, copied or compared is one step, and so are 64 characters of a text. */
+/**
+ * Of one evaluation, a few milliseconds: an item of a list that is copied or compared is one step, so are 64 characters of a text, and so are
+ * the parts of a repeated expression, eight at a time, for each item.
+ */
 export const MAX_STEPS = 20_000
 const CHARS_PER_STEP_BITS = 6
+const NODES_PER_STEP = 8
+/** And one more for each 64 characters of the source, which an error looks at. */
+const STEPS_OF_ERROR = 10
 
 const MAX_INT = 2n ** 63n - 1n
 const MIN_INT = -(2n ** 63n)
@@ -220,11 +226,11 @@ function countDeep(value: unknown): unknown {
   return value
 }
 
-function countItems(value: unknown): unknown {
+const countItems = (stepsOfItem: number) => (value: unknown) => {
   if (typeof value !== 'object' || value === null) return value
   const size = sizeOf(value)
   if (size > MAX_ITEMS) throw TOO_LONG_A_LIST
-  take(size)
+  take(size * stepsOfItem)
   return value
 }
 
@@ -274,13 +280,34 @@ function foldAsciiOnly(node: SyntaxNode, receiver: SyntaxNode, name: 'lowerAscii
   })
 }
 
-/** Gives the value of a node to `look`, which returns it or throws. */
-function watch(node: SyntaxNode, look: (value: unknown) => unknown): void {
+/** The node that is evaluated for a node, which may stand for another. Undefined for literals and macros, whose values are bounded. */
+function evaluatedNode(node: SyntaxNode): SyntaxNode | undefined {
   let target = node
   while (target.meta.alternate !== undefined) target = target.meta.alternate
-  if (target.op === 'value' || target.meta.macro !== undefined) return
-  const { evaluate } = target.meta
-  target.setMeta('evaluate', ((evaluator, self, context) => look(evaluate(evaluator, self, context))) as Evaluate)
+  return target.op === 'value' || target.meta.macro !== undefined ? undefined : target
+}
+
+/** Gives the value of a node to `look`, which returns it or throws. */
+function watch(node: SyntaxNode, look: (value: unknown) => unknown): void {
+  const target = evaluatedNode(node)
+  const evaluate = target?.meta.evaluate
+  if (target === undefined || evaluate === undefined) return
+  target.setMeta('evaluate', (evaluator, self, context) => look(evaluate(evaluator, self, context)))
+}
+
+/** Counts errors where the language drops them and goes on to the next item or operand: the library describes each of them. */
+function watchErrors(node: SyntaxNode, stepsOfError: number): void {
+  const target = evaluatedNode(node)
+  const evaluate = target?.meta.evaluate
+  if (target === undefined || evaluate === undefined) return
+  target.setMeta('evaluate', (evaluator, self, context) => {
+    try {
+      return evaluate(evaluator, self, context)
+    } catch (error) {
+      take(stepsOfError)
+      throw error
+    }
+  })
 }
 
 const FIXED_SIZE: ReadonlySet<string> = new Set([
@@ -298,22 +325,41 @@ function watchSizes(nodes: readonly SyntaxNode[], look: (value: unknown) => unkn
   for (const node of nodes) if (!isOfFixedSize(node)) watch(node, look)
 }
 
-/** Lets a checked tree count its steps. */
-export function limitWork(node: SyntaxNode): void {
-  for (const child of childrenOf(node)) limitWork(child)
+/** Lets the checked tree of a source count its steps. */
+export function limitWork(tree: SyntaxNode, source: string): void {
+  limitNode(tree, STEPS_OF_ERROR + (source.length >> CHARS_PER_STEP_BITS), false)
+}
+
+function limitNode(node: SyntaxNode, stepsOfError: number, isRepeated: boolean): void {
   const call = callOf(node)
-  if (call !== undefined) {
-    const { name, receiver, args } = call
-    if (receiver !== undefined && COMPREHENSIONS.has(name)) return watch(receiver, countItems)
-    const accepts = Object.hasOwn(TEXT_FORMS, name) ? TEXT_FORMS[name] : undefined
-    if (accepts !== undefined) for (const arg of args) watch(arg, requireForm(name, accepts))
-    watchSizes(receiver === undefined ? args : [receiver, ...args], countShallow)
-    if (name === 'int') watch(node, requireInt)
-    else if (receiver !== undefined && (name === 'lowerAscii' || name === 'upperAscii'))
-      foldAsciiOnly(node, receiver, name)
+  if (call?.receiver !== undefined && COMPREHENSIONS.has(call.name)) {
+    const [, ...bodies] = call.args
+    limitNode(call.receiver, stepsOfError, isRepeated)
+    for (const body of bodies) {
+      limitNode(body, stepsOfError, true)
+      watchErrors(body, stepsOfError)
+    }
+    const nodes = bodies.reduce((sum, body) => sum + countNodes(body), 0)
+    watch(call.receiver, countItems(Math.ceil(nodes / NODES_PER_STEP)))
     return
   }
-  if (node.op === '+') watchSizes(node.args as SyntaxNode[], countShallow)
+  for (const child of childrenOf(node)) limitNode(child, stepsOfError, isRepeated)
+  if (call !== undefined) limitCall(node, call)
+  else if (node.op === '+') watchSizes(node.args as SyntaxNode[], countShallow)
   else if (node.op === '==' || node.op === '!=' || node.op === 'in') watchSizes(node.args as SyntaxNode[], countDeep)
   else if ((node.op === '-_' || node.op === '/') && node.checkedType?.name !== 'double') watch(node, requireInt)
+  else if (isRepeated && (node.op === '||' || node.op === '&&')) {
+    watchErrors((node.args as [SyntaxNode])[0], stepsOfError)
+  }
 }
+
+function limitCall(node: SyntaxNode, { name, receiver, args }: Call): void {
+  const accepts = Object.hasOwn(TEXT_FORMS, name) ? TEXT_FORMS[name] : undefined
+  if (accepts !== undefined) for (const arg of args) watch(arg, requireForm(name, accepts))
+  watchSizes(receiver === undefined ? args : [receiver, ...args], countShallow)
+  if (name === 'int') watch(node, requireInt)
+  else if (receiver !== undefined && (name === 'lowerAscii' || name === 'upperAscii'))
+    foldAsciiOnly(node, receiver, name)
+}
+
+const countNodes = (node: SyntaxNode): number => childrenOf(node).reduce((sum, child) => sum + countNodes(child), 1)
