@@ -152,7 +152,8 @@ describe('limits', () => {
       [hour, 3],
     ])
     expect(store.keptMs).toBe(15 * MINUTE_MS)
-    expect([read('count', 1000), read('count', hour)]).toEqual([0, 1])
+    // Of the old values, the newest is kept.
+    expect([read('count', 1000), read('count', hour)]).toEqual([1, 1])
     expect([read('last', 2 * hour, undefined), read('count', 2 * hour)]).toEqual([3, 0])
     expect(read('last', 25 * hour, undefined)).toBeUndefined()
   })

@@ -107,7 +107,8 @@ class SeriesValues {
     const isOld = (place: number) =>
       (this.#arrivals[place] as number) <= this.#newestArrivalMs - keepMs &&
       Math.abs((this.#times[place] as number) - lastMs) >= keepMs
-    while (isOld(this.#first)) this.#first++
+    // The newest of the old values is read by `last`, for records that are late.
+    while (isOld(this.#first) && isOld(this.#first + 1)) this.#first++
     while (isOld(this.#times.length - 1)) this.#dropNewest()
     if (this.#times.length - this.#first > MAX_WINDOW_VALUES) {
       const before = lastMs - (this.#times[this.#first] as number)
