@@ -26,7 +26,7 @@ export type BooleanTree =
   | { kind: 'in'; of: NumberTree; list: readonly Num[] }
   | { kind: 'and' | 'or'; left: BooleanTree; right: BooleanTree }
   | { kind: 'not'; of: BooleanTree }
-  | { kind: 'choice'; if: BooleanTree; then: BooleanTree; else: BooleanTree }
+  | { kind: 'choice'; test: BooleanTree; yes: BooleanTree; no: BooleanTree }
   | { kind: 'name'; is: string }
   | { kind: 'text'; is: string }
   | { kind: 'flag' }
@@ -79,7 +79,7 @@ export function sourceOf(tree: NumberTree | BooleanTree): string {
     case 'not':
       return `!(${sourceOf(tree.of)})`
     case 'choice':
-      return `(${sourceOf(tree.if)} ? ${sourceOf(tree.then)} : ${sourceOf(tree.else)})`
+      return `(${sourceOf(tree.test)} ? ${sourceOf(tree.yes)} : ${sourceOf(tree.no)})`
     case 'name':
       return `name == "${tree.is}"`
     case 'text':
@@ -131,8 +131,8 @@ function booleanOf(tree: BooleanTree, past: Past): Result<boolean> {
       return of === NONE ? NONE : !of
     }
     case 'choice': {
-      const which = booleanOf(tree.if, past)
-      return which === NONE ? NONE : booleanOf(which ? tree.then : tree.else, past)
+      const which = booleanOf(tree.test, past)
+      return which === NONE ? NONE : booleanOf(which ? tree.yes : tree.no, past)
     }
     case 'name':
       return here(past).name === tree.is

@@ -95,7 +95,7 @@ function booleanTree(dice: Dice, depth: number): BooleanTree {
   if (kind === 6) return { kind: 'not', of: booleanTree(dice, depth - 1) }
   if (kind === 7) {
     const [test, yes, no] = [0, 1, 2].map(() => booleanTree(dice, depth - 1)) as [BooleanTree, BooleanTree, BooleanTree]
-    return { kind: 'choice', if: test, then: yes, else: no }
+    return { kind: 'choice', test, yes, no }
   }
   return { kind: kind < 10 ? 'and' : 'or', left: booleanTree(dice, depth - 1), right: booleanTree(dice, depth - 1) }
 }

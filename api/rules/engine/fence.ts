@@ -226,7 +226,9 @@ function countShallow(value: unknown): unknown {
 
 function countDeep(value: unknown): unknown {
   countShallow(value)
-  if (typeof value === 'object' && value !== null) for (const item of Object.values(value)) countDeep(item)
+  if (typeof value !== 'object' || value === null) return value
+  if (Array.isArray(value)) for (const item of value) countDeep(item)
+  else for (const item of Object.values(value)) countDeep(item)
   return value
 }
 
@@ -339,7 +341,9 @@ const FIXED_SIZE: ReadonlySet<string> = new Set([
   'google.protobuf.Timestamp',
   'google.protobuf.Duration',
 ])
-const isOfFixedSize = (node: SyntaxNode): boolean => FIXED_SIZE.has(node.checkedType?.name ?? '')
+const isOfFixedSize = (node: SyntaxNode): boolean =>
+  FIXED_SIZE.has(node.checkedType?.name ?? '') ||
+  (node.op === 'list' && childrenOf(node).every(({ op }) => op === 'value'))
 
 function watchSizes(nodes: readonly SyntaxNode[], look: (value: unknown) => unknown): void {
   for (const node of nodes) if (!isOfFixedSize(node)) watch(node, look)
