@@ -241,6 +241,7 @@ async function startMqttServer(
       tls: mqttsPort === 0 ? undefined : ensureTls(mqtt.files),
       clientOf,
       gate: devices.gate,
+      topics: devices.topics,
       messages,
       journal,
       startStore: (options) =>

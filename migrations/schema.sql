@@ -1515,7 +1515,7 @@ CREATE TABLE mqtt_subscriptions (
   session_key bigint NOT NULL,
   filter text NOT NULL,
   client_key bigint NOT NULL,
-  channel_key bigint NOT NULL,
+  channel_key bigint,
   options smallint NOT NULL,
   identifier integer,
   "position" text,
@@ -1526,7 +1526,7 @@ COMMENT ON TABLE mqtt_subscriptions IS 'Subscriptions of MQTT sessions.';
 COMMENT ON COLUMN mqtt_subscriptions.session_key IS 'The session.';
 COMMENT ON COLUMN mqtt_subscriptions.filter IS 'Topic filter as the client wrote it.';
 COMMENT ON COLUMN mqtt_subscriptions.client_key IS 'Client of the session.';
-COMMENT ON COLUMN mqtt_subscriptions.channel_key IS 'Channel of the filter. A client that is disconnected from the channel loses the subscription.';
+COMMENT ON COLUMN mqtt_subscriptions.channel_key IS 'Channel of the filter. A client that is disconnected from the channel loses the subscription. NULL: a topic of the device itself (c/<domain>/…).';
 COMMENT ON COLUMN mqtt_subscriptions.options IS 'Options byte of SUBSCRIBE (MQTT 5.0 section 3.8.3.1).';
 COMMENT ON COLUMN mqtt_subscriptions.identifier IS 'Subscription identifier; NULL: none.';
 COMMENT ON COLUMN mqtt_subscriptions."position" IS 'Position in the log of messages; NULL: that of the process of the session.';

@@ -11,6 +11,8 @@ import { GivenSecrets, clientRoutes, ClientsService } from './clients/index.ts'
 import { createBulkTurns } from './connectable/bulk.ts'
 import { connectionRoutes, createConnectionsService } from './connections/index.ts'
 import type { ConnectionsService } from './connections/index.ts'
+import { createDeviceTopics } from './device-topics/index.ts'
+import type { DeviceTopics } from './device-topics/index.ts'
 import { MessageGate, identifyRoutes } from './gate/index.ts'
 
 export type DeviceServices = {
@@ -21,6 +23,8 @@ export type DeviceServices = {
 
 export type Devices = DeviceServices & {
   readonly gate: MessageGate
+  /** What devices say and are told about themselves, below `c/<domain>/`. */
+  readonly topics: DeviceTopics
   /** Shared by all routes of this process that create or connect many entities. */
   readonly bulk: BulkTurns
   readonly routes: RoutePlugin
@@ -54,9 +58,11 @@ export function createDevices({
   const gate = new MessageGate({ database, access, journal, keyring, logger })
   journal.listen(gate)
   const bulk = createBulkTurns(access)
+  const topics = createDeviceTopics()
   return {
     ...services,
     gate,
+    topics,
     bulk,
     over,
     stop: () => givenSecrets.stop(),
