@@ -12,6 +12,16 @@ export type {
   DeviceTopics,
   ToDevice,
 } from './device-topics/index.ts'
+export {
+  DeviceReports,
+  DeviceState,
+  IfMatch,
+  StateBody,
+  StateConflict,
+  StateName,
+  parseIfMatch,
+  presentState,
+} from './state/index.ts'
 export { openSecret as openClientSecret } from './secrets/index.ts'
 export type {
   AccessQuestion,
