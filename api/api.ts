@@ -7,7 +7,7 @@ import type { HttpApp, Metrics, RoutePlugin, SharedPorts, TlsFiles } from '#http
 import type { Lifecycle } from '#core/program/index.ts'
 import { CoapServer } from './adapters/coap/index.ts'
 import type { MqttConfig } from './adapters/mqtt/config.ts'
-import { deletionRoutes, httpMessageRoutes, usageRoutes } from './adapters/http/index.ts'
+import { deletionRoutes, deviceStateRoutes, httpMessageRoutes, usageRoutes } from './adapters/http/index.ts'
 import { createMqttUpgrades, sessionRoutes, startMqtt } from './adapters/mqtt/index.ts'
 import { webSocketRoutes } from './adapters/ws/index.ts'
 import { CONNECT_SETTINGS } from './connect/config.ts'
@@ -241,6 +241,7 @@ async function startMqttServer(
       tls: mqttsPort === 0 ? undefined : ensureTls(mqtt.files),
       clientOf,
       gate: devices.gate,
+      topics: devices.topics,
       messages,
       journal,
       startStore: (options) =>
@@ -304,11 +305,11 @@ async function listenForMqtt(life: Lifecycle, server: MqttServer | undefined) {
 async function listenForCoap(
   life: Lifecycle,
   { coap, infrastructure: { logger }, metrics }: ApiOptions,
-  { devices: { gate }, messages }: Parts,
+  { devices: { gate, topics }, messages }: Parts,
 ): Promise<number | undefined> {
   if (coap === undefined) return undefined
   const server = await life.start('CoAP', async () => {
-    const value = await CoapServer.start({ ...coap, gate, messages, metrics, logger })
+    const value = await CoapServer.start({ ...coap, gate, topics, messages, metrics, logger })
     return { value, stop: () => value.stop() }
   })
   return server.port
@@ -345,6 +346,7 @@ async function messageRoutes(
   const { clientOf } = provisioning.certificates
   const adapter = { messages, gate: devices.gate, tokens, clientOf, streams }
   await httpMessageRoutes(adapter)(app)
+  await deviceStateRoutes(devices.reports, messages, adapter)(app)
   await deletionRoutes(createMessageDeletion({ database, access, journal }), devices.gate)(app)
   await usageRoutes(createUsageService({ database, access, quotas }))(app)
   await sessionRoutes(createSessionsService({ database, access, journal }))(app)

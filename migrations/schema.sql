@@ -653,6 +653,33 @@ COMMENT ON COLUMN dashboards.updated_at IS 'When it was last changed.';
 CREATE INDEX dashboards_page ON dashboards USING btree (domain_key, user_key, name, id);
 CREATE INDEX dashboards_user ON dashboards USING btree (user_key);
 
+CREATE TABLE device_states (
+  client_key bigint NOT NULL,
+  name text NOT NULL,
+  domain_key bigint NOT NULL,
+  desired jsonb NOT NULL,
+  reported jsonb NOT NULL,
+  delta jsonb NOT NULL,
+  version bigint NOT NULL,
+  notified_version bigint NOT NULL,
+  desired_at timestamp with time zone,
+  reported_at timestamp with time zone,
+  CONSTRAINT device_states_pkey PRIMARY KEY (client_key, name)
+);
+COMMENT ON TABLE device_states IS 'State of clients: what they should be and what they report. A client has one document without a name and any of its own names.';
+COMMENT ON COLUMN device_states.client_key IS 'The client.';
+COMMENT ON COLUMN device_states.name IS 'Name of the document; empty: the one without a name.';
+COMMENT ON COLUMN device_states.domain_key IS 'Domain of the client.';
+COMMENT ON COLUMN device_states.desired IS 'What the client should be, set by users.';
+COMMENT ON COLUMN device_states.reported IS 'What the client says that it is.';
+COMMENT ON COLUMN device_states.delta IS 'The part of desired that reported does not equal.';
+COMMENT ON COLUMN device_states.version IS 'Grows with each change. At least the time of the change in milliseconds since 1970, so that it also grows over a deletion and a restore.';
+COMMENT ON COLUMN device_states.notified_version IS 'Version of the last change of which the client must be notified; 0: none.';
+COMMENT ON COLUMN device_states.desired_at IS 'Time of the last change of desired; NULL: never set.';
+COMMENT ON COLUMN device_states.reported_at IS 'Time of the last report; NULL: never reported.';
+CREATE INDEX device_states_out_of_sync ON device_states USING btree (domain_key, client_key) WHERE (delta <> '{}'::jsonb);
+CREATE INDEX device_states_reported ON device_states USING gin (reported jsonb_path_ops);
+
 CREATE TABLE domain_minutes (
   domain_key bigint NOT NULL,
   minute timestamp with time zone NOT NULL,
@@ -1515,7 +1542,7 @@ CREATE TABLE mqtt_subscriptions (
   session_key bigint NOT NULL,
   filter text NOT NULL,
   client_key bigint NOT NULL,
-  channel_key bigint NOT NULL,
+  channel_key bigint,
   options smallint NOT NULL,
   identifier integer,
   "position" text,
@@ -1526,7 +1553,7 @@ COMMENT ON TABLE mqtt_subscriptions IS 'Subscriptions of MQTT sessions.';
 COMMENT ON COLUMN mqtt_subscriptions.session_key IS 'The session.';
 COMMENT ON COLUMN mqtt_subscriptions.filter IS 'Topic filter as the client wrote it.';
 COMMENT ON COLUMN mqtt_subscriptions.client_key IS 'Client of the session.';
-COMMENT ON COLUMN mqtt_subscriptions.channel_key IS 'Channel of the filter. A client that is disconnected from the channel loses the subscription.';
+COMMENT ON COLUMN mqtt_subscriptions.channel_key IS 'Channel of the filter. A client that is disconnected from the channel loses the subscription. NULL: a topic of the device itself (c/<domain>/…).';
 COMMENT ON COLUMN mqtt_subscriptions.options IS 'Options byte of SUBSCRIBE (MQTT 5.0 section 3.8.3.1).';
 COMMENT ON COLUMN mqtt_subscriptions.identifier IS 'Subscription identifier; NULL: none.';
 COMMENT ON COLUMN mqtt_subscriptions."position" IS 'Position in the log of messages; NULL: that of the process of the session.';
@@ -2837,6 +2864,7 @@ ALTER TABLE connections ADD CONSTRAINT connections_channel_fkey FOREIGN KEY (cha
 ALTER TABLE connections ADD CONSTRAINT connections_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE dashboards ADD CONSTRAINT dashboards_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE dashboards ADD CONSTRAINT dashboards_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE device_states ADD CONSTRAINT device_states_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE domain_minutes ADD CONSTRAINT domain_minutes_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE domain_quota_days ADD CONSTRAINT domain_quota_days_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE domain_samples ADD CONSTRAINT domain_samples_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;

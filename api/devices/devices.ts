@@ -11,7 +11,10 @@ import { GivenSecrets, clientRoutes, ClientsService } from './clients/index.ts'
 import { createBulkTurns } from './connectable/bulk.ts'
 import { connectionRoutes, createConnectionsService } from './connections/index.ts'
 import type { ConnectionsService } from './connections/index.ts'
+import { createDeviceTopics } from './device-topics/index.ts'
+import type { DeviceTopics } from './device-topics/index.ts'
 import { MessageGate, identifyRoutes } from './gate/index.ts'
+import { DeviceReports, DeviceStatesService, NotifiedDevices, stateRoutes } from './state/index.ts'
 
 export type DeviceServices = {
   readonly clients: ClientsService
@@ -21,6 +24,10 @@ export type DeviceServices = {
 
 export type Devices = DeviceServices & {
   readonly gate: MessageGate
+  /** What devices send and receive about themselves, below `c/<domain>/`. */
+  readonly topics: DeviceTopics
+  /** The states of devices, for the devices themselves. */
+  readonly reports: DeviceReports
   /** Shared by all routes of this process that create or connect many entities. */
   readonly bulk: BulkTurns
   readonly routes: RoutePlugin
@@ -54,18 +61,30 @@ export function createDevices({
   const gate = new MessageGate({ database, access, journal, keyring, logger })
   journal.listen(gate)
   const bulk = createBulkTurns(access)
+  const topics = createDeviceTopics()
+  const notified = new NotifiedDevices(database.db, logger)
+  journal.follow('client_state', notified.listener)
+  const reports = new DeviceReports({ database, journal, notified })
+  topics.register(reports.noun)
+  const states = new DeviceStatesService({ database, journal, access })
   return {
     ...services,
     gate,
+    topics,
+    reports,
     bulk,
     over,
-    stop: () => givenSecrets.stop(),
+    stop: () => {
+      notified.stop()
+      givenSecrets.stop()
+    },
     routes: async (app) => {
       await clientRoutes(clients, bulk)(app)
       await identifyRoutes(gate)(app)
       await channelRoutes(channels, bulk)(app)
       await legacyChannelRoutes(channels, identity.groups)(app)
       await connectionRoutes(connections, bulk)(app)
+      await stateRoutes(states)(app)
     },
   }
 }

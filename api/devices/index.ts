@@ -1,5 +1,27 @@
 export { createDevices } from './devices.ts'
 export type { DeviceServices, Devices } from './devices.ts'
+export { formatDeviceTopic, isDeviceTopic, noSuchTopic, parseDeviceTopic } from './device-topics/index.ts'
+export type {
+  DeviceMessage,
+  DeviceNoun,
+  DeviceRepresentation,
+  DeviceRequest,
+  DeviceSink,
+  DeviceSubscription,
+  DeviceTopic,
+  DeviceTopics,
+  ToDevice,
+} from './device-topics/index.ts'
+export {
+  DeviceReports,
+  DeviceState,
+  IfMatch,
+  StateBody,
+  StateConflict,
+  StateName,
+  parseIfMatch,
+  presentState,
+} from './state/index.ts'
 export { openSecret as openClientSecret } from './secrets/index.ts'
 export type {
   AccessQuestion,

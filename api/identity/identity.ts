@@ -77,7 +77,7 @@ export type Identity = {
 
 /** First path segments of the API. The route of a domain must not shadow them (decisions 23 and 83). */
 export const RESERVED_ROUTES: ReadonlySet<string> = new Set(
-  'api auth bootstrap certs channels clients connect console disconnect docs domains events groups health http invitations jobs journal keys m mapping metrics modules mqtt openapi.json overview password pats proplets proxy publish ready roles runs search stream subscriptions tasks things users verify-email workers workflows ws'.split(
+  'api auth bootstrap c certs channels clients connect console disconnect docs domains events groups health http invitations jobs journal keys m mapping metrics modules mqtt openapi.json overview password pats proplets proxy publish ready roles runs search stream subscriptions tasks things users verify-email workers workflows ws'.split(
     ' ',
   ),
 )

@@ -64,6 +64,8 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     secrets: 'digests and encryption of client secrets',
     gate: 'authorization of devices, with decisions in memory',
     connectable: 'common code of clients and channels: creation, parents, filters and pages',
+    'device-topics': 'the services of the topics of devices themselves',
+    state: 'what devices should be, and what they report',
     clients: 'devices and applications',
     channels: 'channels',
     connections: 'the rights of clients to publish to and subscribe to channels',

@@ -63,6 +63,7 @@ export async function startNode(
       const backend = new PlatformBackend(
         {
           gate: devices.gate,
+          topics: devices.topics,
           messages,
           logger,
           startStore: (store) =>

@@ -40,6 +40,7 @@ beforeAll(async () => {
       new PlatformBackend(
         {
           gate: devices.gate,
+          topics: devices.topics,
           messages,
           logger,
           startStore: (store) =>

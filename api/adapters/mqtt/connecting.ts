@@ -169,6 +169,7 @@ async function willOf(
     return undefined
   }
   const target = await backend.target(identity, will.topic)
+  if (target.device !== undefined) throw new ConnectRefusal(REASON.topicNameInvalid, 'a will is a message of a channel')
   return { ...will, target, delaySeconds: will.properties.willDelayInterval ?? 0 }
 }
 

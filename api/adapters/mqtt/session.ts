@@ -47,9 +47,11 @@ export type DeliveryOptions = {
   identifiers: readonly number[] | undefined
   streamKey: number
   isShared?: boolean
+  /** The client has acknowledged the message. */
+  onAcknowledged?: (() => void) | undefined
 }
 
-export type Outbound = Omit<DeliveryOptions, 'isShared'> & {
+export type Outbound = Omit<DeliveryOptions, 'isShared' | 'onAcknowledged'> & {
   applicationMessage: ApplicationMessage
   /** Identifies it in its session. */
   ordinal: number
@@ -61,6 +63,7 @@ export type Outbound = Omit<DeliveryOptions, 'isShared'> & {
   /** It came through a shared subscription. */
   isShared: boolean
   batch: LogBatch | undefined
+  onAcknowledged: (() => void) | undefined
 }
 
 export type Subscription = FilterTarget & {
@@ -142,6 +145,8 @@ export class Session {
   #queuedBytes = 0
   #inFlightBytes = 0
   #isReleased = false
+  /** Called once when a connection has resumed the session. */
+  #whenConnected: (() => void)[] | undefined
   /** Messages are being stored: later ones must not overtake them. */
   #isWriting = false
   #lastPacketId = 0
@@ -267,6 +272,7 @@ export class Session {
       isRepeated: false,
       isShared: options.isShared === true,
       batch,
+      onAcknowledged: options.onAcknowledged,
     }
     if (!this.#isReleased) this.#host.held(applicationMessage.hold())
     // The queue is empty, as usual: the message bypasses it.
@@ -412,6 +418,14 @@ export class Session {
       }
     }
     this.pump()
+    const waiting = this.#whenConnected ?? []
+    this.#whenConnected = undefined
+    for (const begin of waiting) begin()
+  }
+
+  /** Calls the function when the session, which has no connection yet, is resumed by one. */
+  whenConnected(begin: () => void): void {
+    ;(this.#whenConnected ??= []).push(begin)
   }
 
   /** PUBACK: false for an unknown identifier. Throws when the message awaits another packet. */
@@ -420,6 +434,7 @@ export class Session {
     if (outbound === undefined) return false
     if (outbound.qos !== 1) throw protocolError('a message with QoS 2 requires PUBREC instead of PUBACK')
     this.#done(outbound)
+    outbound.onAcknowledged?.()
     if (this.queued > 0) this.pump()
     return true
   }

@@ -1,5 +1,5 @@
 /** Composes the adapter: the backend of the profile, listeners, and notification of changed entities. */
-import type { MessageGate } from '#api/devices/index.ts'
+import type { DeviceTopics, MessageGate } from '#api/devices/index.ts'
 import type { Journal } from '#api/identity/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -27,6 +27,7 @@ export type MqttOptions = {
   tls?: TlsFiles | undefined
   clientOf?: ClientOf | undefined
   gate: MessageGate
+  topics: DeviceTopics
   messages: Messages
   journal: Journal
   startStore: PlatformBackendDeps['startStore']

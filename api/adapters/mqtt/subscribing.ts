@@ -81,6 +81,13 @@ async function resolve(
   if (shared === undefined)
     throw new ProtocolError(REASON.topicFilterInvalid, 'the filter of a shared subscription is malformed')
   const target = await backend.filter(session.identity, shared.topicFilter)
+  if (target.device !== undefined) {
+    // Each session of a device receives everything about it.
+    if (shared.group !== undefined)
+      throw new ProtocolError(REASON.topicFilterInvalid, 'a topic of a device cannot be shared')
+    // The service sends again until it is acknowledged, and what is newer replaces what is older: QoS 2 would promise nothing more.
+    return { ...wanted, qos: wanted.qos === 0 ? 0 : 1, ...target, ...shared, session, identifier }
+  }
   // Versions before 5.0 have no options. A shared subscription cannot exclude own messages [MQTT-3.8.3-4].
   const options = session.isBridge ? { noLocal: shared.group === undefined, retainAsPublished: true } : {}
   return { ...wanted, ...options, ...target, ...shared, session, identifier }

@@ -1,5 +1,5 @@
 /** The identity of a connection, and the targets of its topics. */
-import type { DeviceCredentials, ChannelAccess } from '#api/devices/index.ts'
+import type { DeviceCredentials, ChannelAccess, DeviceTopic, IdentifiedDevice } from '#api/devices/index.ts'
 
 /** The identity of a connection. */
 export type Identity = {
@@ -14,6 +14,9 @@ export type Identity = {
   readonly credentials: DeviceCredentials | undefined
 }
 
+/** A topic or filter of a device itself (`c/<domain>/…`), with the device. */
+export type DeviceFilter = { device: IdentifiedDevice; topic: DeviceTopic }
+
 /** A topic name, resolved and authorized. */
 export type Target = {
   /** The channel's key. */
@@ -21,6 +24,8 @@ export type Target = {
   /** Canonical. */
   subtopic: string
   access: ChannelAccess | undefined
+  /** Set for a topic of the device itself, which is no channel. */
+  device?: DeviceFilter | undefined
 }
 
 /** A topic filter, resolved and authorized. */
@@ -31,4 +36,6 @@ export type FilterTarget = {
   /** The topic before the subtopic in the form of this filter; undefined: the subtopic is the whole topic. */
   prefix: string | undefined
   access: ChannelAccess | undefined
+  /** Set for a filter of the device itself, which follows no channel. */
+  device?: DeviceFilter | undefined
 }

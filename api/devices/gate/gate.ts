@@ -105,6 +105,8 @@ export class MessageGate {
   readonly #findCandidates: FindCandidates
   readonly #decisions: FactCache<Decision>
   readonly #identities: FactCache<readonly IdentifiedDevice[]>
+  /** Devices by their credentials and the domain that they name. */
+  readonly #inDomains: FactCache<IdentifiedDevice | undefined>
   readonly #channels: FactCache<readonly ChannelFacts[]>
   readonly #reported = new BoundedCache<string, true>({ maxEntries: MAX_REPORTED, ttl: AMBIGUITY_REPORT_MS })
 
@@ -117,6 +119,7 @@ export class MessageGate {
     const kept = { maxEntries: MAX_DECISIONS, isFresh: deps.journal.isFresh }
     this.#decisions = createFactCache(kept)
     this.#identities = createFactCache(kept)
+    this.#inDomains = createFactCache(kept)
     this.#channels = createFactCache(kept)
   }
 
@@ -141,17 +144,32 @@ export class MessageGate {
     const found = await this.#identities.get(credentialsKey(credentials), async () => {
       const query = { ...domainQuery(undefined), ...NO_CHANNEL, isInDomain: false }
       const enabled = (await this.#candidatesFor(credentials, query)).filter(isEnabled)
-      const value = enabled.map(({ domainKey, domainId, clientKey, clientId }) => ({
-        domainKey,
-        domainId,
-        clientKey,
-        clientId,
-      }))
+      const value = enabled.map(asDevice)
       // A client that is created later can match too, and its key is not known yet.
       return { value, dependsOn: [ANY_CHANGE] }
     })
     if (found.length === 0) throw REFUSALS.unauthenticated()
     return found
+  }
+
+  /**
+   * Returns the enabled client with these credentials in this enabled domain, an id or a route. Throws the same
+   * `unauthenticated` for wrong credentials, an unknown domain and a client of another domain.
+   */
+  async identifyIn(credentials: DeviceCredentials, domain: string): Promise<IdentifiedDevice> {
+    const found = await this.#inDomains.get(inDomainKey(credentials, domain), async () => {
+      const query = { ...domainQuery(domain), ...NO_CHANNEL, isInDomain: true }
+      const [only, ...more] = (await this.#candidatesFor(credentials, query)).filter(isEnabled)
+      if (only === undefined || more.length > 0) return { value: undefined, dependsOn: [ANY_CHANGE] }
+      return { value: asDevice(only), dependsOn: [only.domainKey, only.clientKey] }
+    })
+    if (found === undefined) throw REFUSALS.unauthenticated(domain)
+    return found
+  }
+
+  /** Returns a cached answer of `identifyIn` without waiting. Undefined means that the caller must call it. */
+  identifyInNow(credentials: DeviceCredentials, domain: string): IdentifiedDevice | undefined {
+    return this.#inDomains.peek(inDomainKey(credentials, domain))
   }
 
   /**
@@ -195,12 +213,14 @@ export class MessageGate {
   invalidate(entityKeys: readonly number[]): void {
     this.#decisions.invalidate(entityKeys)
     this.#identities.invalidate(entityKeys)
+    this.#inDomains.invalidate(entityKeys)
     this.#channels.invalidate(entityKeys)
   }
 
   invalidateAll(): void {
     this.#decisions.invalidateAll()
     this.#identities.invalidateAll()
+    this.#inDomains.invalidateAll()
     this.#channels.invalidateAll()
   }
 
@@ -343,6 +363,15 @@ function credentialsKey(credentials: DeviceCredentials): string {
   if (credentials.kind === 'device') return `${credentials.clientKey} ${credentials.certificate ?? ''}`
   return `${credentials.clientId ?? ''}\n${credentials.secret}`
 }
+
+const inDomainKey = (credentials: DeviceCredentials, domain: string) => `${domain}\n${credentialsKey(credentials)}`
+
+const asDevice = ({ domainKey, domainId, clientKey, clientId }: Candidate): IdentifiedDevice => ({
+  domainKey,
+  domainId,
+  clientKey,
+  clientId,
+})
 
 function isEnabled({ clientStatus, domainStatus }: Candidate): boolean {
   return clientStatus === 'enabled' && domainStatus === 'enabled'

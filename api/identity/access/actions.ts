@@ -10,6 +10,8 @@ export const CLIENT_ACTIONS = [
   'delete',
   'set_parent_group',
   'connect_to_channel',
+  'state_read',
+  'state_update',
   ...ROLE_ACTIONS,
 ] as const
 

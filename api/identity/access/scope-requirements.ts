@@ -33,6 +33,8 @@ export const OPERATION_OF_ACTION = {
   set_child: 'update',
   connect_to_channel: 'update',
   connect_to_client: 'update',
+  state_read: 'read',
+  state_update: 'update',
   view_role_users: 'read',
   manage_role: 'share',
   add_role_users: 'share',

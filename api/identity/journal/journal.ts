@@ -32,6 +32,8 @@ export type Journal = {
    */
   change<T>(actor: Actor, work: (tx: Transaction, record: Recorder) => Promise<T>): Promise<T>
   listen(listener: ChangeListener): void
+  /** As `listen`, for operations of one family alone, also of one that no cache depends on. */
+  follow(family: string, listener: ChangeListener): void
   /**
    * Calls the listener when the journal has grown, in this process or another. It is a hint that can be late, lost or
    * repeated. Returns a function that unsubscribes.
@@ -45,7 +47,7 @@ export type Journal = {
 }
 
 /** Operations that change nothing that a cache holds: observations, and changes of the manager, which has caches of its own. */
-const UNCACHED = /^(mqtt|task|workflow|worker|module)\./
+const UNCACHED = /^(mqtt|client_state|task|workflow|worker|module)\./
 /** Bus topic of the hint "the journal grew". */
 const JOURNAL_TOPIC = 'skein.journal'
 /** Each hint contains its sender, whose listeners were already notified. */
@@ -61,7 +63,9 @@ export async function startJournal(options: {
 }): Promise<Journal> {
   const { database, bus, logger, tailIntervalMs } = options
   const listeners: ChangeListener[] = []
+  const followers = new Map<string, ChangeListener[]>()
   const announce = (records: readonly Pick<JournalEntry, 'operation' | 'domainKey' | 'entityKeys'>[]) => {
+    if (followers.size > 0) tellFollowers(records)
     const changes = records.filter(({ operation }) => !UNCACHED.test(operation))
     if (changes.length === 0) return
     const keys = new Set([ANY_CHANGE])
@@ -71,6 +75,15 @@ export async function startJournal(options: {
     }
     const operations = new Set(changes.map(({ operation }) => operation))
     for (const listener of listeners) listener.invalidate([...keys], operations)
+  }
+  function tellFollowers(records: readonly Pick<JournalEntry, 'operation' | 'entityKeys'>[]): void {
+    for (const [family, following] of followers) {
+      const own = records.filter(({ operation }) => operation.startsWith(`${family}.`))
+      if (own.length === 0) continue
+      const keys = [...new Set(own.flatMap(({ entityKeys }) => entityKeys))]
+      const operations = new Set(own.map(({ operation }) => operation))
+      for (const listener of following) listener.invalidate(keys, operations)
+    }
   }
   const tail: LogTail = await startLogTail({
     database,
@@ -86,7 +99,7 @@ export async function startJournal(options: {
       )
     },
     onReset: () => {
-      for (const listener of listeners) listener.invalidateAll()
+      for (const listener of [...listeners, ...[...followers.values()].flat()]) listener.invalidateAll()
     },
     ...(tailIntervalMs === undefined ? {} : { intervalMs: tailIntervalMs }),
   })
@@ -122,6 +135,7 @@ export async function startJournal(options: {
       return result
     },
     listen: (listener) => void listeners.push(listener),
+    follow: (family, listener) => void followers.set(family, [...(followers.get(family) ?? []), listener]),
     onGrowth: (listener) => bus.subscribe(JOURNAL_TOPIC, listener),
     isFresh: () => tail.isFresh(),
     checks: [

@@ -19,7 +19,8 @@ export type StoredWill = {
 
 export type StoredSubscription = {
   filter: string
-  channelKey: number
+  /** Null: a topic of the device itself, which follows no channel. */
+  channelKey: number | null
   /** The byte of SUBSCRIBE (MQTT 5.0 section 3.8.3.1). */
   options: number
   identifier: number | undefined

@@ -19,11 +19,11 @@ export async function writeSubscriptions(tx: Transaction, writes: readonly Subsc
   const groups = await ensureGroups(
     tx,
     rows.flatMap(({ channelKey, group, position }) =>
-      group === undefined ? [] : [{ channelKey, ...group, position }],
+      group === undefined || channelKey === null ? [] : [{ channelKey, ...group, position }],
     ),
   )
   const groupKeyOf = ({ channelKey, group }: StoredSubscription) =>
-    group === undefined ? null : (groups.get(groupIdOf({ channelKey, ...group })) ?? null)
+    group === undefined || channelKey === null ? null : (groups.get(groupIdOf({ channelKey, ...group })) ?? null)
   await sql`
     INSERT INTO mqtt_subscriptions (session_key, filter, client_key, channel_key, options, identifier, position, share_group_key)
     SELECT wanted.* FROM unnest(
@@ -32,7 +32,8 @@ export async function writeSubscriptions(tx: Transaction, writes: readonly Subsc
       ${rows.map(({ options }) => options)}::smallint[], ${rows.map(({ identifier }) => identifier ?? null)}::integer[],
       ${rows.map(({ position, group }) => (group === undefined ? (position ?? null) : null))}::text[], ${rows.map(groupKeyOf)}::bigint[])
       AS wanted (session_key, filter, client_key, channel_key, options, identifier, position, share_group_key)
-      JOIN connections c ON c.client_key = wanted.client_key AND c.channel_key = wanted.channel_key
+      LEFT JOIN connections c ON c.client_key = wanted.client_key AND c.channel_key = wanted.channel_key
+     WHERE wanted.channel_key IS NULL OR c.channel_key IS NOT NULL
      ORDER BY wanted.session_key, wanted.filter
     ON CONFLICT ON CONSTRAINT mqtt_subscriptions_pkey DO UPDATE
        SET channel_key = EXCLUDED.channel_key, options = EXCLUDED.options, identifier = EXCLUDED.identifier, share_group_key = EXCLUDED.share_group_key,
@@ -83,7 +84,7 @@ export async function loadSubscriptions(
   const { rows } = await sql<{
     session_key: number
     filter: string
-    channel_key: number
+    channel_key: number | null
     options: number
     identifier: number | null
     position: string | null

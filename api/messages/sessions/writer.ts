@@ -138,7 +138,7 @@ function recordAll(
     if (write.kind === 'close' && session.is_connected) recordSessionEvent(record, 'disconnect', session, node)
     else if (write.kind === 'subscribe')
       recordSessionEvent(record, 'subscribe', session, node, {
-        channelKeys: write.subscriptions.map(({ channelKey }) => channelKey),
+        channelKeys: write.subscriptions.flatMap(({ channelKey }) => channelKey ?? []),
         topics: write.subscriptions.map(({ filter }) => filter),
       })
     else if (write.kind === 'unsubscribe')

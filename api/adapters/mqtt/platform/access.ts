@@ -1,17 +1,21 @@
 /** Authentication and authorization of MQTT connections by the platform (contract section 7.3). */
-import type { AccessQuestion, DeviceCredentials, MessageGate } from '#api/devices/index.ts'
+import type { AccessQuestion, DeviceCredentials, DeviceTopics, MessageGate } from '#api/devices/index.ts'
+import { isDeviceTopic } from '#api/devices/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { MqttBackend } from '../backend.ts'
 import type { ConnectPacket } from '../packets/connect.ts'
 import type { Session } from '../session.ts'
 import type { FilterTarget, Identity, Target } from '../targets.ts'
+import { createDeviceTargets } from './device-targets.ts'
 import { parseTopicFilter, parseTopicName } from './topics.ts'
 import type { TopicName } from './topics.ts'
 
 export type ConnectionAuthorizer = Pick<MqttBackend, 'authenticate' | 'recheck' | 'target' | 'filter'>
 
-export function createConnectionAuthorizer(gate: MessageGate): ConnectionAuthorizer {
+export function createConnectionAuthorizer(gate: MessageGate, topics: DeviceTopics): ConnectionAuthorizer {
+  const ofDevices = createDeviceTargets(gate, topics)
+
   /** Returns the key of the client. Without a key, returns the credentials of the connection. */
   function credentialsOf(identity: Identity): DeviceCredentials {
     if (identity.ownerKey !== undefined) return { kind: 'device', clientKey: identity.ownerKey }
@@ -30,6 +34,7 @@ export function createConnectionAuthorizer(gate: MessageGate): ConnectionAuthori
   const lastTopics = new WeakMap<Identity, { topic: string; name: TopicName; question: AccessQuestion }>()
 
   function target(identity: Identity, topic: string): Target | Promise<Target> {
+    if (isDeviceTopic(topic)) return ofDevices.target(credentialsOf(identity), topic)
     let last = lastTopics.get(identity)
     if (last?.topic !== topic) {
       const name = parseTopicName(topic)
@@ -45,6 +50,7 @@ export function createConnectionAuthorizer(gate: MessageGate): ConnectionAuthori
   }
 
   async function filter(identity: Identity, topicFilter: string): Promise<FilterTarget> {
+    if (isDeviceTopic(topicFilter)) return await ofDevices.filter(credentialsOf(identity), topicFilter)
     const { path, levels, prefix } = parseTopicFilter(topicFilter)
     const access = await gate.authorize(credentialsOf(identity), path, 'subscribe')
     return { streamKey: access.channelKey, levels, prefix, access }

@@ -1,5 +1,5 @@
 /** The backend of the platform: authenticated clients, messages stored before they are acknowledged, sessions in the database. */
-import type { DeviceCredentials, ChannelAccess, MessageGate } from '#api/devices/index.ts'
+import type { DeviceCredentials, ChannelAccess, DeviceTopics, MessageGate } from '#api/devices/index.ts'
 import type { CloseSession, LogMark, Messages, SessionStore, SessionStoreOptions } from '#api/messages/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -11,6 +11,7 @@ import type { FilterTarget, Identity, Target } from '../targets.ts'
 import type { ConnectionAuthorizer } from './access.ts'
 import { createConnectionAuthorizer } from './access.ts'
 import { newCursor } from './cursors.ts'
+import { DEVICE_STREAM, DeviceSubscriptions } from './device-subscriptions.ts'
 import { DisabledClients } from './disabled-clients.ts'
 import { SessionDelivery } from './session-delivery.ts'
 import { Groups } from './groups.ts'
@@ -31,6 +32,8 @@ import { isBrokerStatus, subtopicFilterOf } from './topics.ts'
 
 export type PlatformBackendDeps = {
   gate: MessageGate
+  /** The topics of devices themselves. */
+  topics: DeviceTopics
   messages: Messages
   logger: Logger
   startStore: (
@@ -56,17 +59,21 @@ export class PlatformBackend implements MqttBackend {
   readonly #states: SessionStates = new Map()
   readonly #delivery: SessionDelivery
   readonly #groups: Groups
+  readonly #topics: DeviceTopics
+  readonly #ofDevices: DeviceSubscriptions
   readonly #offsets: OffsetTracker
   readonly #store: SessionStore
   readonly #disabled: DisabledClients
   #subscriptionCount = 0
   #isStopped = false
 
-  constructor({ gate, messages, logger, startStore }: PlatformBackendDeps, host: BackendHost) {
+  constructor({ gate, topics, messages, logger, startStore }: PlatformBackendDeps, host: BackendHost) {
     this.#messages = messages
     this.#logger = logger
     this.#host = host
-    this.#admission = createConnectionAuthorizer(gate)
+    this.#admission = createConnectionAuthorizer(gate, topics)
+    this.#topics = topics
+    this.#ofDevices = new DeviceSubscriptions(topics, host)
     this.#storing = createStoring({ gate, messages, logger, host })
     this.#delivery = new SessionDelivery(messages, host, this.#states)
     this.#groups = new Groups({
@@ -117,12 +124,19 @@ export class PlatformBackend implements MqttBackend {
     return this.#admission.filter(identity, filter)
   }
 
-  admit({ access }: Target, bytes: number, canRefuse: boolean): Promise<void> | undefined {
-    return access === undefined ? undefined : this.#messages.rates.admit(access.domainKey, bytes, canRefuse)
+  admit({ access, device }: Target, bytes: number, canRefuse: boolean): Promise<void> | undefined {
+    const domainKey = device?.device.domainKey ?? access?.domainKey
+    return domainKey === undefined ? undefined : this.#messages.rates.admit(domainKey, bytes, canRefuse)
   }
 
   publish(publication: Publication): Promise<void> {
-    return this.#storing.publish(publication)
+    const { target, payload, properties } = publication
+    if (target.device === undefined) return this.#storing.publish(publication)
+    const { device, topic } = target.device
+    const { contentType, correlationData } = properties
+    // A copy, so that one message does not retain a whole chunk.
+    const message = { payload: Buffer.from(payload), contentType, correlationData }
+    return this.#topics.get(topic.noun).publish(device, topic.levels, message)
   }
 
   async sendRetained(subscription: Subscription): Promise<void> {
@@ -173,6 +187,7 @@ export class PlatformBackend implements MqttBackend {
         store: this.#store,
         delivery: this.#delivery,
         groups: this.#groups,
+        ofDevices: this.#ofDevices,
         onSubscribed: () => void this.#subscriptionCount++,
       })
     } catch (error) {
@@ -194,7 +209,9 @@ export class PlatformBackend implements MqttBackend {
     const positions = this.#offsets.atEnd(one)
     using _told = this.#offsets.closing(one)
     const underWay = this.#detach(one)
-    const outbound = session.isPersistent ? underWay.map(toStoredOutbound) : []
+    // What a device receives about itself is sent again with the next connection, in its newest form.
+    const kept = underWay.filter(({ streamKey }) => streamKey !== DEVICE_STREAM)
+    const outbound = session.isPersistent ? kept.map(toStoredOutbound) : []
     // Once the messages in flight are stored with the session, its groups have delivered them.
     using _written = { [Symbol.dispose]: () => this.#groups.kept(underWay) }
     const { key, expirySeconds, identity } = session
@@ -217,7 +234,7 @@ export class PlatformBackend implements MqttBackend {
     if (one === undefined) return
     const mark = await this.#begin(
       one,
-      subscriptions.filter(({ group }) => group === undefined),
+      subscriptions.filter(({ group, device }) => group === undefined && device === undefined),
     )
     // The connection may have ended meanwhile.
     if (!this.#states.has(session)) return
@@ -226,6 +243,7 @@ export class PlatformBackend implements MqttBackend {
       const before = session.subscriptions.get(subscription.filter)
       if (before !== undefined) {
         this.#delivery.delete(before)
+        this.#ofDevices.end(before)
         replaced.push(before)
       } else {
         this.#subscriptionCount++
@@ -242,6 +260,7 @@ export class PlatformBackend implements MqttBackend {
     if (!this.#states.has(session)) return
     for (const subscription of subscriptions) if (subscription.group !== undefined) this.#groups.join(subscription)
     for (const subscription of replaced) this.#groups.leave(subscription)
+    for (const subscription of subscriptions) this.#ofDevices.begin(subscription)
   }
 
   async unsubscribe(session: Session, subscriptions: readonly Subscription[]): Promise<void> {
@@ -252,6 +271,7 @@ export class PlatformBackend implements MqttBackend {
       session.subscriptions.delete(filter)
       this.#delivery.delete(subscription)
       this.#groups.leave(subscription)
+      this.#ofDevices.end(subscription)
       this.#subscriptionCount--
       if (one.clientKey !== 0) this.#messages.presence.unsubscribed(one.clientKey, 'mqtt')
       const cursor = subscription.group === undefined ? one.cursors.get(streamKey) : undefined
@@ -356,6 +376,7 @@ export class PlatformBackend implements MqttBackend {
       this.#delivery.delete(subscription)
       this.#groups.leave(subscription)
     }
+    this.#ofDevices.endAll(session)
     this.#subscriptionCount -= session.subscriptions.size
     this.#states.delete(session)
     if (clientKey !== 0) {

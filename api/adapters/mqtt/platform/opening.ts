@@ -9,6 +9,7 @@ import { parseShared } from '../shared-filter.ts'
 import type { ConnectionAuthorizer } from './access.ts'
 import type { Cursor } from './cursors.ts'
 import { newCursor } from './cursors.ts'
+import type { DeviceSubscriptions } from './device-subscriptions.ts'
 import type { SessionDelivery } from './session-delivery.ts'
 import type { Groups } from './groups.ts'
 import type { SessionState } from './session-state.ts'
@@ -52,6 +53,7 @@ export type ResumingDeps = {
   store: SessionStore
   delivery: SessionDelivery
   groups: Groups
+  ofDevices: DeviceSubscriptions
   onSubscribed: () => void
 }
 
@@ -59,7 +61,7 @@ export type ResumingDeps = {
 export async function resumeSubscriptions(
   one: SessionState,
   stored: readonly StoredSubscription[],
-  { admission, messages, store, delivery, groups, onSubscribed }: ResumingDeps,
+  { admission, messages, store, delivery, groups, ofDevices, onSubscribed }: ResumingDeps,
 ): Promise<void> {
   const { session } = one
   const lost: string[] = []
@@ -75,6 +77,10 @@ export async function resumeSubscriptions(
     session.subscriptions.set(row.filter, subscription)
     onSubscribed()
     messages.presence.subscribed(one.clientKey, 'mqtt')
+    if (subscription.device !== undefined) {
+      ofDevices.begin(subscription)
+      continue
+    }
     if (subscription.group !== undefined) {
       shared.push(subscription)
       // The subscription is from a version without groups: its group begins at the position of the subscription.

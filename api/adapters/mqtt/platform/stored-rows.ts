@@ -10,12 +10,13 @@ import { subtopicFilterOf } from './topics.ts'
 const OPTION = { noLocal: 0x04, retainAsPublished: 0x08 } as const
 
 export function toStoredSubscription(subscription: Subscription, position: string | undefined): StoredSubscription {
-  const { filter, streamKey, qos, noLocal, retainAsPublished, retainHandling, identifier, group, levels } = subscription
+  const { filter, streamKey, qos, noLocal, retainAsPublished, retainHandling, identifier, group, levels, device } =
+    subscription
   const options =
     qos | (noLocal ? OPTION.noLocal : 0) | (retainAsPublished ? OPTION.retainAsPublished : 0) | (retainHandling << 4)
   return {
     filter,
-    channelKey: streamKey,
+    channelKey: device === undefined ? streamKey : null,
     options,
     identifier,
     position,
@@ -80,6 +81,7 @@ export function fromStoredOutbound(stored: StoredOutbound): Outbound {
     isRepeated: false,
     isShared: facts.isShared === true,
     batch: undefined,
+    onAcknowledged: undefined,
   }
 }
 

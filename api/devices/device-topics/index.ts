@@ -1,0 +1,13 @@
+export { createDeviceTopics, noSuchTopic } from './device-topics.ts'
+export type {
+  DeviceMessage,
+  DeviceNoun,
+  DeviceRepresentation,
+  DeviceRequest,
+  DeviceSink,
+  DeviceSubscription,
+  DeviceTopics,
+  ToDevice,
+} from './device-topics.ts'
+export { formatDeviceTopic, isDeviceTopic, parseDeviceTopic } from './topic.ts'
+export type { DeviceTopic } from './topic.ts'
