@@ -8,6 +8,8 @@ import type { Logger } from '#core/logging/index.ts'
 import { channelRoutes, createChannelsService, legacyChannelRoutes } from './channels/index.ts'
 import type { ChannelsService } from './channels/index.ts'
 import { GivenSecrets, clientRoutes, ClientsService } from './clients/index.ts'
+import { startCommands } from './commands/index.ts'
+import type { CommandDelivery } from './commands/index.ts'
 import { createBulkTurns } from './connectable/bulk.ts'
 import { connectionRoutes, createConnectionsService } from './connections/index.ts'
 import type { ConnectionsService } from './connections/index.ts'
@@ -25,12 +27,14 @@ export type Devices = DeviceServices & {
   readonly gate: MessageGate
   /** What devices say and are told about themselves, below `c/<domain>/`. */
   readonly topics: DeviceTopics
+  /** Commands for devices. */
+  readonly commands: CommandDelivery
   /** Shared by all routes of this process that create or connect many entities. */
   readonly bulk: BulkTurns
   readonly routes: RoutePlugin
   /** Returns the same services on another database, journal and policy, such as those of a running transaction. */
   over(others: { database: Database; journal: Journal; access: AccessPolicy }): DeviceServices
-  stop(): void
+  stop(): Promise<void>
 }
 
 export function createDevices({
@@ -59,19 +63,25 @@ export function createDevices({
   journal.listen(gate)
   const bulk = createBulkTurns(access)
   const topics = createDeviceTopics()
+  const commands = startCommands({ database, identity, topics, logger })
   return {
     ...services,
     gate,
     topics,
+    commands: commands.delivery,
     bulk,
     over,
-    stop: () => givenSecrets.stop(),
+    async stop() {
+      givenSecrets.stop()
+      await commands.stop()
+    },
     routes: async (app) => {
       await clientRoutes(clients, bulk)(app)
       await identifyRoutes(gate)(app)
       await channelRoutes(channels, bulk)(app)
       await legacyChannelRoutes(channels, identity.groups)(app)
       await connectionRoutes(connections, bulk)(app)
+      await commands.routes(app)
     },
   }
 }

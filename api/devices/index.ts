@@ -12,6 +12,15 @@ export type {
   DeviceTopics,
   ToDevice,
 } from './device-topics/index.ts'
+export {
+  Answered,
+  COMMAND_METRICS,
+  CommandResult,
+  OfferedCommands,
+  commandGauges,
+  presentOffered,
+} from './commands/index.ts'
+export type { CommandDelivery } from './commands/index.ts'
 export { openSecret as openClientSecret } from './secrets/index.ts'
 export type {
   AccessQuestion,

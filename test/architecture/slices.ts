@@ -66,6 +66,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     connectable: 'common code of clients and channels: creation, parents, filters and pages',
     clients: 'devices and applications',
     channels: 'channels',
+    commands: 'commands to clients, and their results',
     connections: 'the rights of clients to publish to and subscribe to channels',
   },
   messages: {

@@ -8,6 +8,7 @@ import { topicPublishRoute } from './publish-by-topic.ts'
 import { readRoutes } from './read.ts'
 
 export { deletionRoutes } from './delete.ts'
+export { deviceCommandRoutes } from './device-commands.ts'
 export { usageRoutes } from './usage.ts'
 
 export type HttpAdapterDeps = LiveDeps & { messages: Messages }

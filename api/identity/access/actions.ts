@@ -10,6 +10,7 @@ export const CLIENT_ACTIONS = [
   'delete',
   'set_parent_group',
   'connect_to_channel',
+  'command',
   ...ROLE_ACTIONS,
 ] as const
 

@@ -33,6 +33,7 @@ export const OPERATION_OF_ACTION = {
   set_child: 'update',
   connect_to_channel: 'update',
   connect_to_client: 'update',
+  command: 'update',
   view_role_users: 'read',
   manage_role: 'share',
   add_role_users: 'share',

@@ -25,6 +25,13 @@ export type ChangeListener = {
   invalidateAll: () => void
 }
 
+/** Is told of changes for which no cache is invalidated. */
+export type ChangeWatcher = {
+  changed: (entityKeys: readonly number[]) => void
+  /** Changes may have been missed. */
+  missed: () => void
+}
+
 export type Journal = {
   /**
    * Runs the work in a transaction, writes its records in the same transaction, and notifies the listeners after the
@@ -32,6 +39,11 @@ export type Journal = {
    */
   change<T>(actor: Actor, work: (tx: Transaction, record: Recorder) => Promise<T>): Promise<T>
   listen(listener: ChangeListener): void
+  /**
+   * Calls the watcher with the entities of each record whose operation begins with the prefix, of this process and others, possibly twice.
+   * Returns a function that ends it.
+   */
+  watch(prefix: string, watcher: ChangeWatcher): () => void
   /**
    * Calls the listener when the journal has grown, in this process or another. It is a hint that can be late, lost or
    * repeated. Returns a function that unsubscribes.
@@ -44,8 +56,8 @@ export type Journal = {
   stop(): Promise<void>
 }
 
-/** Operations that change nothing that a cache holds: observations, and changes of the manager, which has caches of its own. */
-const UNCACHED = /^(mqtt|task|workflow|worker|module)\./
+/** Operations that change nothing that a cache holds: observations, commands, and changes of the manager, which has caches of its own. */
+const UNCACHED = /^(mqtt|task|workflow|worker|module|command)\./
 /** Bus topic of the hint "the journal grew". */
 const JOURNAL_TOPIC = 'skein.journal'
 /** Each hint contains its sender, whose listeners were already notified. */
@@ -61,7 +73,12 @@ export async function startJournal(options: {
 }): Promise<Journal> {
   const { database, bus, logger, tailIntervalMs } = options
   const listeners: ChangeListener[] = []
+  const watchers = new Set<{ prefix: string; watcher: ChangeWatcher }>()
   const announce = (records: readonly Pick<JournalEntry, 'operation' | 'domainKey' | 'entityKeys'>[]) => {
+    for (const { prefix, watcher } of watchers) {
+      const keys = records.flatMap(({ operation, entityKeys }) => (operation.startsWith(prefix) ? entityKeys : []))
+      if (keys.length > 0) watcher.changed(keys)
+    }
     const changes = records.filter(({ operation }) => !UNCACHED.test(operation))
     if (changes.length === 0) return
     const keys = new Set([ANY_CHANGE])
@@ -87,6 +104,7 @@ export async function startJournal(options: {
     },
     onReset: () => {
       for (const listener of listeners) listener.invalidateAll()
+      for (const { watcher } of watchers) watcher.missed()
     },
     ...(tailIntervalMs === undefined ? {} : { intervalMs: tailIntervalMs }),
   })
@@ -122,6 +140,11 @@ export async function startJournal(options: {
       return result
     },
     listen: (listener) => void listeners.push(listener),
+    watch(prefix, watcher) {
+      const entry = { prefix, watcher }
+      watchers.add(entry)
+      return () => void watchers.delete(entry)
+    },
     onGrowth: (listener) => bus.subscribe(JOURNAL_TOPIC, listener),
     isFresh: () => tail.isFresh(),
     checks: [

@@ -34,6 +34,9 @@ const isEditing = (action: string) =>
 /** Actions of a contributor on an entity itself. */
 const CONTRIBUTED = new Set(['read', 'update', 'connect_to_channel', 'connect_to_client', 'publish', 'subscribe'])
 
+/** Commands make devices do something: a contributor connects and configures them (decision 100). */
+const isCommanding = (action: string) => is(action, 'command')
+
 const isContributing: Record<EntityType, (action: string) => boolean> = {
   domain: (action) => /^(client|channel|group)_/.test(action),
   group: (action) => /^(client|channel|subgroup)_/.test(action) || CONTRIBUTED.has(action),
@@ -48,7 +51,7 @@ const MEMBER_ACTIONS = new Set(['read', 'publish', 'subscribe'])
 const HOLDS: Record<Relation, (type: EntityType, action: string) => boolean> = {
   administrator: () => true,
   editor: (_type, action) => isEditing(action),
-  contributor: (type, action) => isEditing(action) && isContributing[type](action),
+  contributor: (type, action) => isEditing(action) && !isCommanding(action) && isContributing[type](action),
   viewer: (_type, action) => isViewing(action),
   guest: (_type, action) => isViewing(action),
   // The relation has only actions on the entity itself: a member of a domain never had permissions on its channels.
