@@ -305,11 +305,11 @@ async function listenForMqtt(life: Lifecycle, server: MqttServer | undefined) {
 async function listenForCoap(
   life: Lifecycle,
   { coap, infrastructure: { logger }, metrics }: ApiOptions,
-  { devices: { gate }, messages }: Parts,
+  { devices: { gate, topics }, messages }: Parts,
 ): Promise<number | undefined> {
   if (coap === undefined) return undefined
   const server = await life.start('CoAP', async () => {
-    const value = await CoapServer.start({ ...coap, gate, messages, metrics, logger })
+    const value = await CoapServer.start({ ...coap, gate, topics, messages, metrics, logger })
     return { value, stop: () => value.stop() }
   })
   return server.port

@@ -97,6 +97,7 @@ export async function startProduct(): Promise<Product> {
     host: HOST,
     port: 0,
     gate: devices.gate,
+    topics: devices.topics,
     messages,
     maxBodyBytes: MAX_BODY_BYTES,
     metrics: createMetrics([]),

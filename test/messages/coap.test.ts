@@ -42,6 +42,7 @@ const start = (measured = createMetrics([COAP_METRICS.set]), options: Partial<Co
     host: '127.0.0.1',
     port: 0,
     gate: plant.api.api.devices.gate,
+    topics: plant.api.api.devices.topics,
     messages: plant.api.api.messages,
     maxBodyBytes: MAX_BODY_BYTES,
     ackTimeoutMs: ACK_TIMEOUT_MS,

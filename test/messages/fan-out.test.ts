@@ -44,6 +44,7 @@ beforeAll(async () => {
     host: '127.0.0.1',
     port: 0,
     gate: devices.gate,
+    topics: devices.topics,
     messages,
     maxBodyBytes: MAX_BODY_BYTES,
     metrics: undefined,

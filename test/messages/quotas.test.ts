@@ -104,6 +104,7 @@ test('beyond the quota of stored records HTTP answers 422 and CoAP 4.29, and del
     host: '127.0.0.1',
     port: 0,
     gate: api.api.devices.gate,
+    topics: api.api.devices.topics,
     messages: api.api.messages,
     maxBodyBytes: 100_000,
     metrics: createMetrics([COAP_METRICS.set]),

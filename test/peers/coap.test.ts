@@ -27,6 +27,7 @@ beforeAll(async () => {
     host: '127.0.0.1',
     port: 0,
     gate: plant.api.api.devices.gate,
+    topics: plant.api.api.devices.topics,
     messages: plant.api.api.messages,
     maxBodyBytes: MAX_BODY_BYTES,
     metrics,

@@ -34,6 +34,7 @@ beforeAll(async () => {
     host: '127.0.0.1',
     port: 0,
     gate: plant.api.api.devices.gate,
+    topics: plant.api.api.devices.topics,
     messages: plant.api.api.messages,
     maxBodyBytes: 128 * 1024,
     // Answers come on the acknowledgement, however busy the machine is.

@@ -20,6 +20,9 @@ const TYPES_BY_NUMBER: ReadonlyMap<number, string> = new Map([
 ])
 const NUMBERS_BY_TYPE = new Map([...TYPES_BY_NUMBER].map(([number, type]) => [type, number]))
 
+/** RFC 8132 section 8.2; only for what a device says about itself. */
+const MERGE_PATCH: readonly [number, string] = [52, 'application/merge-patch+json']
+
 export const LINK_FORMAT = 40
 const JSON_NUMBER = 50
 const SENML_JSON_NUMBER = 110
@@ -43,6 +46,14 @@ export function contentTypeOf(format: number | undefined): string | undefined {
   }
   return type
 }
+
+/** The same for a body that a device sends about itself, which may be a merge patch. */
+export function deviceContentTypeOf(format: number | undefined): string | undefined {
+  return format === MERGE_PATCH[0] ? MERGE_PATCH[1] : contentTypeOf(format)
+}
+
+/** Undefined for a type without a number. */
+export const formatOf = (contentType: string): number | undefined => NUMBERS_BY_TYPE.get(contentType)
 
 /**
  * The message in the accepted format, by default SenML JSON for a pack; undefined when the message has another format. Stored packs have

@@ -136,7 +136,7 @@ export class Exchanges {
     const isBusy =
       this.#count >= MAX_UNANSWERED ||
       (waiting?.size ?? 0) >= MAX_UNANSWERED_PER_PEER ||
-      (request.code === METHODS.post && endpoints.isFull(this.#count))
+      (request.code !== METHODS.get && endpoints.isFull(this.#count))
     if (isBusy || this.#isStopping) {
       if (isConfirmable) this.#send(request, peer, BUSY, false, limit)
       onAnswered('refused', isConfirmable ? BUSY.code : undefined, 0)

@@ -8,11 +8,13 @@ import type { ErrorKind } from '#core/errors/index.ts'
 export const TYPES = { confirmable: 0, nonConfirmable: 1, acknowledgement: 2, reset: 3 } as const
 export type MessageType = (typeof TYPES)[keyof typeof TYPES]
 
-export const METHODS = { get: 1, post: 2 } as const
+/** RFC 7252 section 12.1.1, RFC 8132 section 7. */
+export const METHODS = { get: 1, post: 2, put: 3, delete: 4, patch: 6, iPatch: 7 } as const
 
 /** Success codes, and error codes that only CoAP has; all others are in the table of error kinds. */
 export const CODES = {
   empty: parseCode('0.00'),
+  deleted: parseCode('2.02'),
   changed: parseCode('2.04'),
   content: parseCode('2.05'),
   continue: parseCode('2.31'),

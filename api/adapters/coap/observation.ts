@@ -9,10 +9,10 @@ import type { AddressProofs } from './addresses.ts'
 import type { Block } from './blocks.ts'
 import { represent } from './content-formats.ts'
 import type { Endpoint, Endpoints, Observation, Peer } from './endpoints.ts'
-import { CODES, EMPTY_BYTES, TYPES, codeOfKind, encodeMessage, maxPayloadBytes } from './message.ts'
+import { CODES, EMPTY_BYTES, codeOfKind, maxPayloadBytes } from './message.ts'
 import type { CoapOption } from './message.ts'
+import { sendNotification } from './notification.ts'
 import { OPTIONS, uintOption } from './options.ts'
-import { MAX_COPIES } from './outbox.ts'
 import type { Outbox } from './outbox.ts'
 import type { Representations } from './representations.ts'
 
@@ -240,34 +240,17 @@ export class OpenObservation implements Observation {
 
   #send(code: number, options: readonly CoapOption[], payload: Buffer, isConfirmable: boolean): void {
     const { peer, token } = this.#request
-    const endpoint = this.#endpoint
-    const messageId = endpoint.nextMessageId()
-    const type = isConfirmable ? TYPES.confirmable : TYPES.nonConfirmable
-    const bytes = encodeMessage({ type, code, messageId, token, options, payload })
-    endpoint.notified(messageId, this)
-    if (!isConfirmable) {
-      endpoint.unconfirmed++
-      this.#deps.send(bytes, peer)
-      return
-    }
-    const { addresses, outbox, nowMs } = this.#deps
-    const paidCopies = Math.max(1, Math.floor(this.#unpaidBytes / bytes.length))
-    const maxCopies = this.#isProven ? MAX_COPIES : Math.min(MAX_COPIES, paidCopies)
-    if (!this.#isProven) this.#unpaidBytes = Math.max(0, this.#unpaidBytes - maxCopies * bytes.length)
-    addresses.challenge(peer, messageId)
-    endpoint.unconfirmed = 0
-    endpoint.lastConfirmableAt = nowMs()
-    if (!outbox.isFull) endpoint.awaited++
-    outbox.send(peer, messageId, bytes, {
-      maxCopies,
-      onEnd: (fate) => {
-        endpoint.awaited--
-        if (fate === 'lost') endpoint.endObservations()
-        else {
-          if (fate === 'reset') this.end()
-          endpoint.resumeObservations()
-        }
-      },
+    this.#unpaidBytes = sendNotification(this.#deps, {
+      peer,
+      token,
+      endpoint: this.#endpoint,
+      observation: this,
+      code,
+      options,
+      payload,
+      isConfirmable,
+      isProven: this.#isProven,
+      unpaidBytes: this.#unpaidBytes,
     })
   }
 }

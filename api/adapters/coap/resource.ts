@@ -1,5 +1,6 @@
 /** Requests for a channel over CoAP (contract section 7.4). The gate authorizes them; `messages` stores and reads the messages. */
 import type { ChannelPath, ChannelAccess, MessageCredentials, MessageGate } from '#api/devices/index.ts'
+import { isDeviceTopic } from '#api/devices/index.ts'
 import type { ConnectionType } from '#api/identity/index.ts'
 import {
   typeOfContent,
@@ -16,6 +17,7 @@ import { createResponse, isFault, refusal } from './response.ts'
 import { blockValue } from './blocks.ts'
 import { LINK_FORMAT, contentTypeOf, represent } from './content-formats.ts'
 import type { Representation } from './content-formats.ts'
+import type { DeviceResource } from './device-resource.ts'
 import { findLinks } from './discovery.ts'
 import type { Peer } from './endpoints.ts'
 import { CODES, METHODS, EMPTY_BYTES, maxPayloadBytes } from './message.ts'
@@ -24,6 +26,7 @@ import type { Observations } from './observations.ts'
 import type { RequestOptions } from './options.ts'
 import { CoapRefusal, OPTIONS, readOptions, uintOption } from './options.ts'
 import type { Representations } from './representations.ts'
+import { transferKey, uploadedBody } from './transfers.ts'
 import type { Uploads } from './uploads.ts'
 
 const WELL_KNOWN = '.well-known/core'
@@ -41,6 +44,8 @@ export type ChannelResourceDeps = {
   uploads: Uploads
   representations: Representations
   observations: Observations
+  /** Answers paths of devices themselves. */
+  devices: DeviceResource
   maxBodyBytes: number
   logger: Logger
 }
@@ -69,7 +74,8 @@ export class ChannelResource {
     try {
       const { code } = request
       const options = readOptions(request.options)
-      if (code !== METHODS.get && code !== METHODS.post)
+      const isOfDevice = isDeviceTopic(options.path)
+      if (!isOfDevice && code !== METHODS.get && code !== METHODS.post)
         throw new ServiceError('method_not_allowed', 'a channel accepts GET and POST')
       if (code === METHODS.get && options.path === WELL_KNOWN) return links(options.queries)
       if (code === METHODS.get && options.observe === OBSERVE.deregister) {
@@ -77,6 +83,7 @@ export class ChannelResource {
         const isClosed = this.#deps.observations.close(peer, request.token)
         if (isClosed && options.queries.length === 0) return createResponse(CODES.content, { route: 'GET message' })
       }
+      if (isOfDevice) return this.#deps.devices.handle(options, request, peer, maxBytes)
       const asked = ask(options, request, peer, maxBytes)
       const route = code === METHODS.post ? 'POST message' : 'GET message'
       const answered = code === METHODS.post ? this.#post(asked) : this.#get(asked)
@@ -129,7 +136,7 @@ export class ChannelResource {
     try {
       // Checks the content format before the first block is stored.
       contentTypeOf(asked.options.contentFormat)
-      const body = this.#bodyOf(asked)
+      const body = uploadedBody(this.#deps.uploads, asked)
       if (body === undefined) return { ...this.again(asked.request, CODES.continue), ...known, isRemembered: true }
       if (body.length > maxBodyBytes)
         throw new ServiceError('too_large', `the body must have at most ${maxBodyBytes} bytes`)
@@ -163,14 +170,6 @@ export class ChannelResource {
         this.#deps.messages.presence.unparsed(publisherKey, error.message)
       throw error
     }
-  }
-
-  /** Undefined: more blocks follow. */
-  #bodyOf({ options, request, peer }: Asked): Buffer | undefined {
-    const { block1: block, size1: declaredBytes } = options
-    const { payload, token } = request
-    if (block === undefined) return payload
-    return this.#deps.uploads.take(transferKey(options, request, peer), { block, payload, token, declaredBytes })
   }
 
   #get(asked: Asked): CoapResponse | Promise<CoapResponse> {
@@ -239,18 +238,6 @@ export class ChannelResource {
       throw error
     }
   }
-}
-
-/**
- * The key that tells block-wise transfers of one resource apart: endpoint, method, path, query, Content-Format, Accept and Request-Tag (RFC
- * 9175 section 3.3). An authorized request has one query.
- */
-function transferKey(options: RequestOptions, { code }: CoapMessage, peer: Peer): string {
-  const { path, queries, contentFormat, accept, requestTags } = options
-  const [query = ''] = queries
-  // An empty tag differs from none.
-  const tags = requestTags.map((tag) => `#${tag.toString('hex')}`).join('')
-  return `${peer.key} ${code} ${contentFormat} ${accept} ${tags} ${query.length} ${query}${path}`
 }
 
 /** The representation of a channel without messages. */

@@ -1,11 +1,13 @@
 /** The CoAP server: its socket, and the timer of all its parts. DTLS is not supported (contract section 7.4). */
-import type { MessageGate } from '#api/devices/index.ts'
+import type { DeviceTopics, MessageGate } from '#api/devices/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import type { Metrics } from '#http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { removeSources } from '#core/metrics/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
 import { AddressProofs } from './addresses.ts'
+import { DeviceObservations } from './device-observation.ts'
+import { DeviceResource } from './device-resource.ts'
 import { Endpoints } from './endpoints.ts'
 import { Exchanges } from './exchanges.ts'
 import { formatCode } from './message.ts'
@@ -26,6 +28,8 @@ export type CoapServerDeps = {
   /** 0: any free port. */
   port: number
   gate: MessageGate
+  /** The topics of devices themselves. */
+  topics: DeviceTopics
   messages: Messages
   /** The limit of one whole message. */
   maxBodyBytes: number
@@ -45,13 +49,14 @@ export class CoapServer {
   readonly #outbox: Outbox
   readonly #uploads: Uploads
   readonly #observations: Observations
+  readonly #ofDevices: DeviceObservations
   readonly #exchanges: Exchanges
   readonly #logger: Logger
   readonly #clock: NodeJS.Timeout
   readonly #sources: readonly (() => void)[]
 
   private constructor(socket: UdpSocket, deps: CoapServerDeps) {
-    const { gate, messages, maxBodyBytes, metrics, logger, nowMs = monotonicMs } = deps
+    const { gate, topics, messages, maxBodyBytes, metrics, logger, nowMs = monotonicMs } = deps
     const send = socket.send.bind(socket)
     const endpoints = new Endpoints(nowMs)
     const addresses = new AddressProofs(endpoints, nowMs)
@@ -60,12 +65,25 @@ export class CoapServer {
     const representations = new Representations()
     const observed = { messages, endpoints, outbox, addresses, representations, send, nowMs, logger }
     const observations = new Observations(observed)
+    const ofDevices = new DeviceObservations({ outbox, addresses, send, nowMs, representations })
+    const devices = new DeviceResource({
+      gate,
+      topics,
+      messages,
+      endpoints,
+      uploads,
+      representations,
+      observations: ofDevices,
+      maxBodyBytes,
+      logger,
+    })
     const resource = new ChannelResource({
       gate,
       messages,
       uploads,
       representations,
       observations,
+      devices,
       maxBodyBytes,
       logger,
     })
@@ -75,6 +93,7 @@ export class CoapServer {
     this.#outbox = outbox
     this.#uploads = uploads
     this.#observations = observations
+    this.#ofDevices = ofDevices
     this.#exchanges = new Exchanges({
       endpoints,
       outbox,
@@ -87,7 +106,7 @@ export class CoapServer {
     })
     this.#clock = setInterval(() => this.#tick(), TICK_MS)
     this.#sources = [
-      COAP_METRICS.observations.fromValue(() => observations.size),
+      COAP_METRICS.observations.fromValue(() => observations.size + ofDevices.size),
       COAP_METRICS.remembered.fromValue(() => endpoints.answeredRequests),
       COAP_METRICS.unanswered.fromValue(() => this.#exchanges.unanswered),
       COAP_METRICS.unacknowledged.fromValue(() => outbox.size),
@@ -125,6 +144,7 @@ export class CoapServer {
     this.#exchanges.tick()
     this.#outbox.tick()
     this.#observations.tick()
+    this.#ofDevices.tick()
     this.#endpoints.sweep()
     this.#uploads.sweep()
   }
