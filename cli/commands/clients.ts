@@ -3,6 +3,7 @@ import { LISTING } from '../shared/command.ts'
 import type { Call, Command, Group } from '../shared/command.ts'
 import { arg, json, jsonObject, list } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
+import { clientCommands } from './client-commands.ts'
 import { notConnected } from './not-connected.ts'
 import { roleCommands } from './roles.ts'
 
@@ -231,6 +232,7 @@ export const clients: Group = {
       answer: 'ok',
       call: { method: 'DELETE', service: SERVICE, path: `${ONE}/sessions`, query: [] },
     },
+    ...clientCommands,
     ...roleCommands({
       service: SERVICE,
       path: ONE,

@@ -92,6 +92,11 @@ describe('a command', () => {
       'command.deliver delivered',
       'command.answer succeeded',
     ])
+    const journal = await tenant.call(
+      'GET',
+      `/${tenant.domainId}/journal/client/${device.client.id}?operation=command.answer`,
+    )
+    expect(journal.json()).toMatchObject({ total: 1, journals: [{ operation: 'command.answer' }] })
   })
 
   test.each(['succeeded', 'failed', 'rejected'])(
@@ -292,7 +297,7 @@ describe('waiting', () => {
     }
   })
 
-  test('a user who waits in vain gets the command as it is', async () => {
+  test('a user who has waited without a result gets the command as it is', async () => {
     const device = await newDevice()
     const made = expectStatus(201, await device.give({ name: 'a' }, '?wait=100ms')).json<Command>()
     expect(made.status).toBe('queued')
@@ -457,7 +462,7 @@ describe('an end', () => {
 })
 
 describe('others', () => {
-  test('a command of somebody else does not exist', async () => {
+  test('a command of another client does not exist', async () => {
     const [device, neighbour] = [await newDevice(), await newDevice()]
     const foreign = await newTenant(api)
     const stranger = await newCommanded(api, foreign)

@@ -280,6 +280,10 @@ export async function createWorld(
           const made = { name, channels: [channel], from: 'earliest' }
           return String((await call('POST', `/${domain}/consumers`, made))['name'])
         }
+        case 'command_id': {
+          const path = `/${domain}/clients/${before.get('client_id')}/commands`
+          return String((await call('POST', path, { name: 'reboot' }))['id'])
+        }
         case 'position': {
           const path = `/${domain}/consumers/${before.get('consumer')}/messages?wait=30s`
           return String(((await call('GET', path))['messages'] as Json[])[0]?.['position'])

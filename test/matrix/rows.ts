@@ -98,6 +98,7 @@ function fill(url: string, on: EntityType, at: Furniture, people: People): strin
     .replace(':profile_id', () => at.profile ?? newId())
     .replace(':dashboard_id', newId())
     .replace(':consumer', newId())
+    .replace(':command_id', newId())
     .replace(':slot', 'client')
     .replace(':entity_type', on)
     .replace(':entity_id', () => at[on].id)
@@ -201,6 +202,8 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
       return [{ name: 'new' }]
     case 'POST /connections/import':
       return { ...pair(), channel_ids: [at.channel.id] }
+    case 'POST /clients/:client_id/commands':
+      return { name: 'reboot' }
     case 'POST /consumers':
       return { name: `new-${newId()}`, channels: [at.channel.id] }
     case 'POST /consumers/:consumer/seek':

@@ -46,7 +46,11 @@ describe('a device over MQTT', () => {
     expect(await subscribe(peer, device.requests)).toEqual([1])
     const { id } = await device.given({ name: 'reboot', payload: { delay: 5 } })
     const message = await peer.next('publish')
-    expect(message).toMatchObject({ topic: `c/${plant.domainId}/commands/requests/${id}/reboot`, qos: 1, retain: false })
+    expect(message).toMatchObject({
+      topic: `c/${plant.domainId}/commands/requests/${id}/reboot`,
+      qos: 1,
+      retain: false,
+    })
     expect(JSON.parse(message.payload.toString())).toEqual({ delay: 5 })
     expect((await device.view(id)).status).toBe('queued')
     acknowledge(peer, message)

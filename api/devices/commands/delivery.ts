@@ -2,7 +2,7 @@
  * Commands for devices, in every protocol: what is open, that it was delivered, and the answer. It knows no protocol. A command is offered again
  * until it has ended, and its id makes that safe.
  */
-import type { Journal } from '#api/identity/index.ts'
+import type { Journal, JournalEntry, Recorder } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { durationWithin } from '#core/durations.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -23,7 +23,7 @@ import {
   recordLate,
   takeOpen,
 } from './repository.ts'
-import type { End, Offered } from './repository.ts'
+import type { End, LockedCommand, Offered } from './repository.ts'
 import { MAX_JSON_BYTES, MAX_WAIT_MS } from './schema.ts'
 import type { CommandResult } from './schema.ts'
 import { isOpen } from './states.ts'
@@ -38,25 +38,6 @@ const MAX_WAITERS_PER_CLIENT = 4
 export type Device = Pick<IdentifiedDevice, 'clientKey' | 'domainKey'>
 export type Answered = { id: string; status: CommandState; isLate: boolean }
 
-export type CommandDelivery = {
-  /** The open commands, in the order of their creation. `after`: those with a greater key. */
-  open(device: Device, after?: number): Promise<Offered[]>
-  /** The device has these commands. */
-  delivered(device: Device, keys: readonly number[]): Promise<void>
-  /**
-   * Takes the open commands, which are delivered with that. With a wait it returns when there are some, and leaves out those that a request got
-   * within the last 30 seconds. Throws `malformed`, `rate_limited` and `unavailable`.
-   */
-  take(device: Device, wait: string | undefined, signal: AbortSignal): Promise<Offered[]>
-  /**
-   * Ends a command with the device's answer. A later one changes nothing. Throws `not_found`, also for a command of another client; `too_large` for
-   * a large result, with which the command has failed.
-   */
-  answer(device: Device, id: string, result: CommandResult): Promise<Answered>
-  /** Calls the listener when commands of the client may have changed. It must not throw. Returns a function that ends it. */
-  listen(clientKey: number, listener: () => void): () => void
-}
-
 export type CommandDeliveryDeps = {
   database: Database
   journal: Pick<Journal, 'change'>
@@ -65,22 +46,93 @@ export type CommandDeliveryDeps = {
   signal: AbortSignal
 }
 
-export function createCommandDelivery(deps: CommandDeliveryDeps): CommandDelivery {
-  const { database, journal, waits } = deps
-  const waiters = new Slots({ what: 'devices that wait for commands', max: MAX_WAITERS, share: MAX_WAITERS_PER_DOMAIN })
-  const ofClient = new Slots({
+export class CommandDelivery {
+  readonly #deps: CommandDeliveryDeps
+  readonly #waiters = new Slots({
+    what: 'devices that wait for commands',
+    max: MAX_WAITERS,
+    share: MAX_WAITERS_PER_DOMAIN,
+  })
+  readonly #ofClient = new Slots({
     what: 'requests that wait for commands',
     max: Infinity,
     share: MAX_WAITERS_PER_CLIENT,
     per: 'client',
   })
 
-  async function deliver(tx: Transaction, clientKey: number, keys: readonly number[]) {
-    const told = await markDelivered(tx, clientKey, keys)
-    return told.map((one) => entryOf('deliver', one))
+  constructor(deps: CommandDeliveryDeps) {
+    this.#deps = deps
   }
 
-  async function takeNow({ clientKey }: Device, isAll: boolean): Promise<Offered[]> {
+  /** The open commands, in the order of their creation. `after`: those with a greater key. */
+  async open({ clientKey }: Device, after?: number): Promise<Offered[]> {
+    return await listOpen(this.#deps.database.db, clientKey, after)
+  }
+
+  /** The device has these commands. */
+  async delivered({ clientKey }: Device, keys: readonly number[]): Promise<void> {
+    if (keys.length === 0) return
+    await this.#deps.journal.change('system', async (tx, record) => {
+      for (const entry of await deliver(tx, clientKey, keys)) record(entry)
+    })
+  }
+
+  /**
+   * Takes the open commands, which are delivered with that. With a wait it returns when there are some, and leaves out those that a request got
+   * within the last 30 seconds. Throws `malformed`, `rate_limited` and `unavailable`.
+   */
+  async take(device: Device, given: string | undefined, aborted: AbortSignal): Promise<Offered[]> {
+    const waitMs = given === undefined ? 0 : durationWithin(given, 'wait', [0, MAX_WAIT_MS])
+    if (waitMs === 0) return await this.#takeNow(device, true)
+    const signal = AbortSignal.any([aborted, this.#deps.signal])
+    const deadlineMs = monotonicMs() + waitMs
+    return await this.#ofClient.run(device.clientKey, () =>
+      this.#waiters.run(device.domainKey, () => this.#takeUntil(device, deadlineMs, signal)),
+    )
+  }
+
+  /**
+   * Ends a command with the device's answer. A later one changes nothing. Throws `not_found`, also for a command of another client; `too_large` for
+   * a large result, with which the command has failed.
+   */
+  async answer({ clientKey }: Device, id: string, given: CommandResult): Promise<Answered> {
+    if (!isId(id)) throw notFound()
+    const end = endOf(given)
+    const { hasEnded, ...answered } = await this.#deps.journal.change('system', async (tx, record) => {
+      const command = await lockCommand(tx, clientKey, id)
+      if (command === undefined) throw notFound()
+      if (!isOpen(command.status) || command.isDue) return await answerLate(tx, command, end, given.status, record)
+      await endCommand(tx, command.key, { ...end, isAnswer: true })
+      record(entryOf('answer', { ...command, status: end.status }))
+      return { id, status: end.status, isLate: false, hasEnded: true }
+    })
+    if (hasEnded) COMMAND_METRICS.ended.add({ status: answered.status })
+    if (end.refusal !== undefined && !answered.isLate) throw new ServiceError('too_large', end.refusal)
+    return answered
+  }
+
+  /** Calls the listener when commands of the client may have changed. It must not throw. Returns a function that ends it. */
+  listen(clientKey: number, listener: () => void): () => void {
+    return this.#deps.waits.listen(clientKey, listener)
+  }
+
+  async #takeUntil(device: Device, deadlineMs: number, signal: AbortSignal): Promise<Offered[]> {
+    const wait = this.#deps.waits.begin(device.clientKey)
+    try {
+      for (;;) {
+        // Commands are not taken for nobody.
+        if (signal.aborted) return []
+        const taken = await this.#takeNow(device, false)
+        if (taken.length > 0 || monotonicMs() >= deadlineMs) return taken
+        await wait.next(deadlineMs, signal)
+      }
+    } finally {
+      wait.end()
+    }
+  }
+
+  async #takeNow({ clientKey }: Device, isAll: boolean): Promise<Offered[]> {
+    const { database, journal } = this.#deps
     // Most looks find nothing, and need no transaction.
     if (!(await hasOpen(database.db, clientKey))) return []
     return await journal.change('system', async (tx, record) => {
@@ -90,75 +142,38 @@ export function createCommandDelivery(deps: CommandDeliveryDeps): CommandDeliver
       return taken
     })
   }
+}
 
-  return {
-    open: ({ clientKey }, after) => listOpen(database.db, clientKey, after),
-    async delivered({ clientKey }, keys) {
-      if (keys.length === 0) return
-      await journal.change('system', async (tx, record) => {
-        for (const entry of await deliver(tx, clientKey, keys)) record(entry)
-      })
-    },
-    async take(device, given, aborted) {
-      const waitMs = given === undefined ? 0 : durationWithin(given, 'wait', [0, MAX_WAIT_MS])
-      if (waitMs === 0) return await takeNow(device, true)
-      const signal = AbortSignal.any([aborted, deps.signal])
-      const deadlineMs = monotonicMs() + waitMs
-      const releaseOfClient = await ofClient.take(device.clientKey)
-      const release = await waiters.take(device.domainKey).catch((error: unknown) => {
-        releaseOfClient()
-        throw error
-      })
-      const wait = waits.begin(device.clientKey)
-      try {
-        for (;;) {
-          // Commands are not taken for nobody.
-          if (signal.aborted) return []
-          const taken = await takeNow(device, false)
-          if (taken.length > 0 || monotonicMs() >= deadlineMs) return taken
-          await wait.next(deadlineMs, signal)
-        }
-      } finally {
-        wait.end()
-        release()
-        releaseOfClient()
-      }
-    },
-    async answer({ clientKey }, id, given) {
-      if (!isId(id)) throw notFound()
-      const end = endOf(given)
-      const answered = await journal.change('system', async (tx, record): Promise<Answered> => {
-        const command = await lockCommand(tx, clientKey, id)
-        if (command === undefined) throw notFound()
-        const { key } = command
-        let { status } = command
-        if (isOpen(status) && !command.isDue) {
-          await endCommand(tx, key, { ...end, isAnswer: true })
-          record(entryOf('answer', { ...command, status: end.status }))
-          COMMAND_METRICS.ended.add({ status: end.status })
-          return { id, status: end.status, isLate: false }
-        }
-        if (command.isDue) {
-          const told = await endDueCommand(tx, key)
-          record(entryOf('expire', told))
-          ;({ status } = told)
-        } else if (await isRepeatedAnswer(tx, key, end)) return { id, status, isLate: false }
-        if (command.lateAt === null) {
-          await recordLate(tx, key, given.status)
-          record(entryOf('late', { ...command, status }))
-        }
-        return { id, status, isLate: true }
-      })
-      if (end.refusal !== undefined && !answered.isLate) throw new ServiceError('too_large', end.refusal)
-      return answered
-    },
-    listen: (clientKey, listener) => waits.listen(clientKey, listener),
+async function deliver(tx: Transaction, clientKey: number, keys: readonly number[]): Promise<JournalEntry[]> {
+  const told = await markDelivered(tx, clientKey, keys)
+  return told.map((one) => entryOf('deliver', one))
+}
+
+/** An answer after the end, or after the time of a command that no sweep has ended yet. The first that says something else is recorded. */
+async function answerLate(
+  tx: Transaction,
+  command: LockedCommand,
+  end: End,
+  answered: string,
+  record: Recorder,
+): Promise<Answered & { hasEnded: boolean }> {
+  const { id, key, isDue } = command
+  let { status } = command
+  if (isDue) {
+    const told = await endDueCommand(tx, key)
+    record(entryOf('expire', told))
+    ;({ status } = told)
+  } else if (await isRepeatedAnswer(tx, key, end)) return { id, status, isLate: false, hasEnded: false }
+  if (command.lateAt === null) {
+    await recordLate(tx, key, answered)
+    record(entryOf('late', { ...command, status }))
   }
+  return { id, status, isLate: true, hasEnded: isDue }
 }
 
 const notFound = () => new ServiceError('not_found', 'command not found')
 
-/** A result that is too large is not stored: the command has failed, and the device is told. */
+/** A result that is too large is not stored: the command has failed, and the device gets an error. */
 function endOf({ status, result, reason }: CommandResult): End & { refusal?: string } {
   const text = result === undefined ? undefined : JSON.stringify(result)
   const bytes = text === undefined ? 0 : Buffer.byteLength(text)

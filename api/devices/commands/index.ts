@@ -4,11 +4,10 @@ import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { RoutePlugin } from '#http/index.ts'
 import type { DeviceTopics } from '../device-topics/index.ts'
-import { createCommandDelivery } from './delivery.ts'
-import type { CommandDelivery } from './delivery.ts'
+import { CommandDelivery } from './delivery.ts'
 import { createCommandNoun } from './noun.ts'
 import { commandRoutes } from './routes.ts'
-import { createCommandsService } from './service.ts'
+import { CommandsService } from './service.ts'
 import { startCommandSweep } from './sweep.ts'
 import { CommandWaits } from './waits.ts'
 
@@ -33,8 +32,8 @@ export function startCommands({
   const stopping = new AbortController()
   const { signal } = stopping
   const waits = new CommandWaits(journal)
-  const service = createCommandsService({ database, journal, access, quotas, waits, signal })
-  const delivery = createCommandDelivery({ database, journal, waits, signal })
+  const service = new CommandsService({ database, journal, access, quotas, waits, signal })
+  const delivery = new CommandDelivery({ database, journal, waits, signal })
   topics.register(createCommandNoun(delivery))
   const sweep = startCommandSweep({ database, journal, logger })
   return {

@@ -84,8 +84,8 @@ export function createCommandNoun(delivery: CommandDelivery): DeviceNoun {
       }
       if (first !== RESULTS || id === undefined || more.length > 0) throw noSuchTopic()
       if (method !== 'post') throw new ServiceError('method_not_allowed', 'results are sent with POST')
-      const { isLate, ...answered } = await answer(device, id, message.payload)
-      return jsonOf({ ...answered, late: isLate })
+      await answer(device, id, message.payload)
+      return undefined
     },
     observe(sink) {
       if (sink.topic.levels.length > 0) return undefined
@@ -94,8 +94,10 @@ export function createCommandNoun(delivery: CommandDelivery): DeviceNoun {
   }
 }
 
-const jsonOf = (value: object) => ({ payload: Buffer.from(JSON.stringify(value)), contentType: JSON_TYPE })
-const representationOf = (commands: readonly Offered[]) => jsonOf({ commands: commands.map(presentOffered) })
+const representationOf = (commands: readonly Offered[]) => ({
+  payload: Buffer.from(JSON.stringify({ commands: commands.map(presentOffered) })),
+  contentType: JSON_TYPE,
+})
 
 /** Sends the open commands to one connection of a device, each once. Looks for new ones when the journal tells of some. */
 class Following implements DeviceSubscription {
@@ -162,7 +164,7 @@ class Following implements DeviceSubscription {
   async #sendRepresentation(): Promise<void> {
     const found = await this.#delivery.open(this.#sink.device)
     const newest = found.at(-1)?.key ?? 0
-    // Only new commands are told: the device knows that its answers end the others.
+    // A device knows that its answers end the others, so only a new command is worth a notification.
     if (this.#isClosed || newest <= this.#lastKey) return
     this.#lastKey = newest
     const keys = found.map(({ key }) => key)

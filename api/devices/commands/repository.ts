@@ -123,15 +123,12 @@ export async function findCommand(db: Queryable, clientKey: number, id: string):
   return rows[0]
 }
 
-/** Locks the command until the transaction ends. `isDue`: its time has passed, and no sweep has ended it yet. */
-export async function lockCommand(
-  tx: Transaction,
-  clientKey: number,
-  id: string,
-): Promise<(CommandRecord & { isDue: boolean }) | undefined> {
-  const { rows } = await sql<
-    CommandRecord & { isDue: boolean }
-  >`SELECT ${RECORD}, ${isOpen} AND m.due_at <= clock_timestamp() AS "isDue"
+/** `isDue`: its time has passed, and no sweep has ended it yet. */
+export type LockedCommand = CommandRecord & { isDue: boolean }
+
+/** Locks the command until the transaction ends. */
+export async function lockCommand(tx: Transaction, clientKey: number, id: string): Promise<LockedCommand | undefined> {
+  const { rows } = await sql<LockedCommand>`SELECT ${RECORD}, ${isOpen} AND m.due_at <= clock_timestamp() AS "isDue"
     FROM ${FROM} WHERE m.id = ${id}::uuid AND m.client_key = ${clientKey} FOR NO KEY UPDATE OF m`.execute(tx)
   return rows[0]
 }

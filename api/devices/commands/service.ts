@@ -56,19 +56,6 @@ export type CommandOptions = {
   signal: AbortSignal
 }
 
-export type CommandsService = {
-  /**
-   * Gives a command, and waits for its end if asked. Repeated with its key, it returns the command that was given before. Throws `malformed`,
-   * `too_large`, `quota_exceeded` beyond the open commands of a client, `unprocessable` for a key that was used with another request,
-   * `rate_limited`.
-   */
-  create(caller: UserPrincipal, at: ClientAt, input: NewCommand, options: CommandOptions): Promise<CommandRecord>
-  get(caller: UserPrincipal, at: CommandAt): Promise<CommandRecord>
-  list(caller: UserPrincipal, at: ClientAt, query: CommandQuery): Promise<Page<CommandRecord>>
-  /** Idempotent. Throws `invalid_state` for a command that has ended otherwise. */
-  cancel(caller: UserPrincipal, at: CommandAt): Promise<CommandRecord>
-}
-
 export type CommandsDeps = {
   database: Database
   journal: Pick<Journal, 'change'>
@@ -137,35 +124,99 @@ async function requireOpenRoom(tx: Transaction, clientKey: number, bytes: number
     )
 }
 
-export function createCommandsService(deps: CommandsDeps): CommandsService {
-  const { database, journal, access, quotas, waits } = deps
-  const waiters = new Slots({
+export class CommandsService {
+  readonly #deps: CommandsDeps
+  readonly #waiters = new Slots({
     what: 'callers that wait for results of commands',
     max: MAX_WAITERS,
     share: MAX_WAITERS_PER_DOMAIN,
   })
 
+  constructor(deps: CommandsDeps) {
+    this.#deps = deps
+  }
+
+  /**
+   * Gives a command, and waits for its end if asked. Repeated with its key, it returns the command that was given before. Throws `malformed`,
+   * `too_large`, `quota_exceeded` beyond the open commands of a client, `unprocessable` for a key that was used with another request,
+   * `rate_limited`.
+   */
+  async create(
+    caller: UserPrincipal,
+    at: ClientAt,
+    input: NewCommand,
+    { idempotencyKey, wait, signal }: CommandOptions,
+  ): Promise<CommandRecord> {
+    const idempotency = idempotencyOf(caller, idempotencyKey, input)
+    const fields = commandOf(input, Date.now())
+    const waitMs = wait === undefined ? 0 : durationWithin(wait, 'wait', [0, MAX_WAIT_MS])
+    const { client } = await this.#enter(caller, at, 'command')
+    await this.#deps.quotas.requireToday(client.domainKey, 'commands_per_day')
+    const row = { ...fields, id: newId(), clientKey: client.key, createdBy: caller.id, idempotency }
+    const id = await this.#give(caller, client, row)
+    if (waitMs === 0) return await this.#found(client.key, id)
+    return await this.#untilEnded(client, id, waitMs, AbortSignal.any([signal, this.#deps.signal]))
+  }
+
+  async get(caller: UserPrincipal, at: CommandAt): Promise<CommandRecord> {
+    const { client } = await this.#enter(caller, at, 'read')
+    return await this.#found(client.key, at.commandId)
+  }
+
+  async list(caller: UserPrincipal, at: ClientAt, query: CommandQuery): Promise<Page<CommandRecord>> {
+    const status = statesOf(query.status)
+    const { client } = await this.#enter(caller, at, 'read')
+    const { offset, limit, name } = query
+    const filter = { clientKey: client.key, status, name }
+    const { total, commands, next } = await listCommands(this.#deps.database.db, filter, query)
+    return { total, offset, limit, items: commands, next }
+  }
+
+  /** Idempotent. Throws `invalid_state` for a command that has ended otherwise. */
+  async cancel(caller: UserPrincipal, at: CommandAt): Promise<CommandRecord> {
+    const { client } = await this.#enter(caller, at, 'command')
+    if (!isId(at.commandId)) throw notFound()
+    const { before, after } = await this.#deps.journal.change(caller, async (tx, record) => {
+      const command = await lockCommand(tx, client.key, at.commandId)
+      if (command === undefined) throw notFound()
+      const { status } = command
+      if (!isOpen(status)) return { before: status, after: status }
+      if (command.isDue) {
+        const told = await endDueCommand(tx, command.key)
+        record(entryOf('expire', told))
+        return { before: status, after: told.status }
+      }
+      await endCommand(tx, command.key, { status: 'cancelled' })
+      record(entryOf('cancel', { ...command, status: 'cancelled' }))
+      return { before: status, after: 'cancelled' as const }
+    })
+    if (before !== after) COMMAND_METRICS.ended.add({ status: after })
+    if (after !== 'cancelled') throw new ServiceError('invalid_state', `the command has ended before: it is ${after}`)
+    return await this.#found(client.key, at.commandId)
+  }
+
   /** Throws `forbidden` for a domain without access and `not_found` for a client without `read`. */
-  async function enter(
+  async #enter(
     caller: UserPrincipal,
     { domainId, clientId }: ClientAt,
     action: string,
   ): Promise<{ domain: DomainAccess; client: ClientRecord }> {
+    const { access, database } = this.#deps
     const domain = await access.enter(caller, domainId)
     const client = isId(clientId) ? await clientTable.find(database.db, domain.domainKey, clientId) : undefined
     return { domain, client: await domain.requireOn(client, action) }
   }
 
-  async function found(clientKey: number, id: string): Promise<CommandRecord> {
-    const record = isId(id) ? await findCommand(database.db, clientKey, id) : undefined
+  async #found(clientKey: number, id: string): Promise<CommandRecord> {
+    const record = isId(id) ? await findCommand(this.#deps.database.db, clientKey, id) : undefined
     if (record === undefined) throw notFound()
     return record
   }
 
   /** Returns the id of the new command, or of the one that was given with the same key. */
-  async function give(caller: UserPrincipal, client: ClientRecord, row: NewCommandRow): Promise<string> {
+  async #give(caller: UserPrincipal, client: ClientRecord, row: NewCommandRow): Promise<string> {
     const { key: clientKey, id: clientId, domainKey } = client
-    return await journal.change(caller, async (tx, record) => {
+    const id = await this.#deps.journal.change(caller, async (tx, record) => {
       if (!(await lockClient(tx, clientKey))) throw new ServiceError('not_found', 'entity not found')
       const repeated = row.idempotency === undefined ? undefined : await findRepeated(tx, clientKey, row.idempotency)
       if (repeated !== undefined) {
@@ -178,20 +229,22 @@ export function createCommandsService(deps: CommandsDeps): CommandsService {
       record(entryOf('create', { domainKey, clientKey, clientId, id: row.id, name: row.name, status: 'queued' }))
       return row.id
     })
+    if (id === row.id) COMMAND_METRICS.created.add({})
+    return id
   }
 
-  async function untilEnded(
+  async #untilEnded(
     { domainKey, key: clientKey }: ClientRecord,
     id: string,
     waitMs: number,
     signal: AbortSignal,
   ): Promise<CommandRecord> {
     const deadlineMs = monotonicMs() + waitMs
-    const release = await waiters.take(domainKey)
-    const wait = waits.begin(clientKey)
+    const release = await this.#waiters.take(domainKey)
+    const wait = this.#deps.waits.begin(clientKey)
     try {
       for (;;) {
-        const record = await found(clientKey, id)
+        const record = await this.#found(clientKey, id)
         if (!isOpen(record.status) || signal.aborted || monotonicMs() >= deadlineMs) return record
         await wait.next(deadlineMs, signal)
       }
@@ -199,57 +252,6 @@ export function createCommandsService(deps: CommandsDeps): CommandsService {
       wait.end()
       release()
     }
-  }
-
-  return {
-    async create(caller, at, input, { idempotencyKey, wait, signal }) {
-      const idempotency = idempotencyOf(caller, idempotencyKey, input)
-      const fields = commandOf(input, Date.now())
-      const waitMs = wait === undefined ? 0 : durationWithin(wait, 'wait', [0, MAX_WAIT_MS])
-      const { client } = await enter(caller, at, 'command')
-      await quotas.requireToday(client.domainKey, 'commands_per_day')
-      const id = await give(caller, client, {
-        ...fields,
-        id: newId(),
-        clientKey: client.key,
-        createdBy: caller.id,
-        idempotency,
-      })
-      COMMAND_METRICS.created.add({})
-      if (waitMs === 0) return await found(client.key, id)
-      return await untilEnded(client, id, waitMs, AbortSignal.any([signal, deps.signal]))
-    },
-    async get(caller, at) {
-      const { client } = await enter(caller, at, 'read')
-      return await found(client.key, at.commandId)
-    },
-    async list(caller, at, query) {
-      const status = statesOf(query.status)
-      const { client } = await enter(caller, at, 'read')
-      const { offset, limit, name } = query
-      const { total, commands, next } = await listCommands(database.db, { clientKey: client.key, status, name }, query)
-      return { total, offset, limit, items: commands, next }
-    },
-    async cancel(caller, at) {
-      const { client } = await enter(caller, at, 'command')
-      if (!isId(at.commandId)) throw notFound()
-      const ended = await journal.change(caller, async (tx, record) => {
-        const command = await lockCommand(tx, client.key, at.commandId)
-        if (command === undefined) throw notFound()
-        if (command.isDue) {
-          const told = await endDueCommand(tx, command.key)
-          record(entryOf('expire', told))
-          return told.status
-        }
-        if (!isOpen(command.status)) return command.status
-        await endCommand(tx, command.key, { status: 'cancelled' })
-        record(entryOf('cancel', { ...command, status: 'cancelled' }))
-        COMMAND_METRICS.ended.add({ status: 'cancelled' })
-        return 'cancelled'
-      })
-      if (ended !== 'cancelled') throw new ServiceError('invalid_state', `the command has ended before: it is ${ended}`)
-      return await found(client.key, at.commandId)
-    },
   }
 }
 

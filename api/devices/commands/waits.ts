@@ -16,16 +16,13 @@ export type Wait = {
 
 export class CommandWaits {
   readonly #listeners = new Map<number, Set<() => void>>()
-  readonly #unwatch: () => void
 
-  constructor(journal: Pick<Journal, 'watch'>) {
-    this.#unwatch = journal.watch('command.', {
-      changed: (clientKeys) => {
-        for (const key of new Set(clientKeys)) for (const wake of this.#listeners.get(key) ?? []) wake()
+  constructor(journal: Pick<Journal, 'follow'>) {
+    journal.follow('command', {
+      invalidate: (clientKeys) => {
+        for (const key of clientKeys) for (const wake of this.#listeners.get(key) ?? []) wake()
       },
-      missed: () => {
-        for (const listeners of this.#listeners.values()) for (const wake of listeners) wake()
-      },
+      invalidateAll: () => this.#wakeAll(),
     })
   }
 
@@ -70,7 +67,10 @@ export class CommandWaits {
 
   /** Wakes all callers. */
   stop(): void {
-    this.#unwatch()
+    this.#wakeAll()
+  }
+
+  #wakeAll(): void {
     for (const listeners of this.#listeners.values()) for (const wake of listeners) wake()
   }
 }

@@ -25,13 +25,6 @@ export type ChangeListener = {
   invalidateAll: () => void
 }
 
-/** Is told of changes for which no cache is invalidated. */
-export type ChangeWatcher = {
-  changed: (entityKeys: readonly number[]) => void
-  /** Changes may have been missed. */
-  missed: () => void
-}
-
 export type Journal = {
   /**
    * Runs the work in a transaction, writes its records in the same transaction, and notifies the listeners after the
@@ -39,11 +32,8 @@ export type Journal = {
    */
   change<T>(actor: Actor, work: (tx: Transaction, record: Recorder) => Promise<T>): Promise<T>
   listen(listener: ChangeListener): void
-  /**
-   * Calls the watcher with the entities of each record whose operation begins with the prefix, of this process and others, possibly twice.
-   * Returns a function that ends it.
-   */
-  watch(prefix: string, watcher: ChangeWatcher): () => void
+  /** As `listen`, for operations of one family alone, also of one that no cache depends on. */
+  follow(family: string, listener: ChangeListener): void
   /**
    * Calls the listener when the journal has grown, in this process or another. It is a hint that can be late, lost or
    * repeated. Returns a function that unsubscribes.
@@ -73,12 +63,9 @@ export async function startJournal(options: {
 }): Promise<Journal> {
   const { database, bus, logger, tailIntervalMs } = options
   const listeners: ChangeListener[] = []
-  const watchers = new Set<{ prefix: string; watcher: ChangeWatcher }>()
+  const followers = new Map<string, ChangeListener[]>()
   const announce = (records: readonly Pick<JournalEntry, 'operation' | 'domainKey' | 'entityKeys'>[]) => {
-    for (const { prefix, watcher } of watchers) {
-      const keys = records.flatMap(({ operation, entityKeys }) => (operation.startsWith(prefix) ? entityKeys : []))
-      if (keys.length > 0) watcher.changed(keys)
-    }
+    if (followers.size > 0) tellFollowers(records)
     const changes = records.filter(({ operation }) => !UNCACHED.test(operation))
     if (changes.length === 0) return
     const keys = new Set([ANY_CHANGE])
@@ -88,6 +75,15 @@ export async function startJournal(options: {
     }
     const operations = new Set(changes.map(({ operation }) => operation))
     for (const listener of listeners) listener.invalidate([...keys], operations)
+  }
+  function tellFollowers(records: readonly Pick<JournalEntry, 'operation' | 'entityKeys'>[]): void {
+    for (const [family, following] of followers) {
+      const own = records.filter(({ operation }) => operation.startsWith(`${family}.`))
+      if (own.length === 0) continue
+      const keys = [...new Set(own.flatMap(({ entityKeys }) => entityKeys))]
+      const operations = new Set(own.map(({ operation }) => operation))
+      for (const listener of following) listener.invalidate(keys, operations)
+    }
   }
   const tail: LogTail = await startLogTail({
     database,
@@ -103,8 +99,7 @@ export async function startJournal(options: {
       )
     },
     onReset: () => {
-      for (const listener of listeners) listener.invalidateAll()
-      for (const { watcher } of watchers) watcher.missed()
+      for (const listener of [...listeners, ...[...followers.values()].flat()]) listener.invalidateAll()
     },
     ...(tailIntervalMs === undefined ? {} : { intervalMs: tailIntervalMs }),
   })
@@ -140,11 +135,7 @@ export async function startJournal(options: {
       return result
     },
     listen: (listener) => void listeners.push(listener),
-    watch(prefix, watcher) {
-      const entry = { prefix, watcher }
-      watchers.add(entry)
-      return () => void watchers.delete(entry)
-    },
+    follow: (family, listener) => void followers.set(family, [...(followers.get(family) ?? []), listener]),
     onGrowth: (listener) => bus.subscribe(JOURNAL_TOPIC, listener),
     isFresh: () => tail.isFresh(),
     checks: [
