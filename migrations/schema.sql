@@ -653,6 +653,71 @@ COMMENT ON COLUMN dashboards.updated_at IS 'When it was last changed.';
 CREATE INDEX dashboards_page ON dashboards USING btree (domain_key, user_key, name, id);
 CREATE INDEX dashboards_user ON dashboards USING btree (user_key);
 
+CREATE TABLE device_command_bulks (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  domain_key bigint NOT NULL,
+  name text NOT NULL,
+  payload jsonb,
+  bytes integer NOT NULL,
+  timeout_ms bigint NOT NULL,
+  expires_at timestamp with time zone NOT NULL,
+  tag text,
+  group_id uuid,
+  at_once integer NOT NULL,
+  per_minute integer,
+  stop_percent integer,
+  status text NOT NULL DEFAULT 'running'::text,
+  reason text,
+  created_by uuid NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  next_at timestamp with time zone NOT NULL DEFAULT now(),
+  ended_at timestamp with time zone,
+  CONSTRAINT device_command_bulks_pkey PRIMARY KEY (key),
+  CONSTRAINT device_command_bulks_id_key UNIQUE (id),
+  CONSTRAINT device_command_bulks_selection_check CHECK ((num_nulls(tag, group_id) = 1)),
+  CONSTRAINT device_command_bulks_status_check CHECK ((status = ANY (ARRAY['running'::text, 'stopped'::text, 'cancelled'::text, 'finished'::text])))
+);
+COMMENT ON TABLE device_command_bulks IS 'Commands to many clients, which are given a part at a time.';
+COMMENT ON COLUMN device_command_bulks.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN device_command_bulks.id IS 'Id that users see.';
+COMMENT ON COLUMN device_command_bulks.domain_key IS 'The domain.';
+COMMENT ON COLUMN device_command_bulks.name IS 'Name of each of its commands.';
+COMMENT ON COLUMN device_command_bulks.payload IS 'Parameters of each; NULL: none.';
+COMMENT ON COLUMN device_command_bulks.bytes IS 'Bytes of the payload as JSON text; 0: none.';
+COMMENT ON COLUMN device_command_bulks.timeout_ms IS 'Milliseconds from the first delivery within which each device answers.';
+COMMENT ON COLUMN device_command_bulks.expires_at IS 'When each of its commands expires, given or not.';
+COMMENT ON COLUMN device_command_bulks.tag IS 'It is for the clients that had this tag; NULL: for those of a group.';
+COMMENT ON COLUMN device_command_bulks.group_id IS 'It is for the clients that were in this group; NULL: for those with a tag.';
+COMMENT ON COLUMN device_command_bulks.at_once IS 'Number of its commands that are open at a time, at most.';
+COMMENT ON COLUMN device_command_bulks.per_minute IS 'Number of its commands that are given per minute, at most; NULL: no limit.';
+COMMENT ON COLUMN device_command_bulks.stop_percent IS 'It stops when more of the ended ones have not succeeded, in percent; NULL: it does not.';
+COMMENT ON COLUMN device_command_bulks.status IS 'running, or why no more commands are given: stopped for failures, cancelled by a user, finished.';
+COMMENT ON COLUMN device_command_bulks.reason IS 'Why it stopped, as a sentence; NULL: it did not.';
+COMMENT ON COLUMN device_command_bulks.created_by IS 'Id of the user who gave it.';
+COMMENT ON COLUMN device_command_bulks.created_at IS 'When it was given.';
+COMMENT ON COLUMN device_command_bulks.next_at IS 'When the next part is given.';
+COMMENT ON COLUMN device_command_bulks.ended_at IS 'When its last command had ended; NULL: some have not.';
+CREATE INDEX device_command_bulks_ended ON device_command_bulks USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+CREATE INDEX device_command_bulks_next ON device_command_bulks USING btree (next_at) WHERE (ended_at IS NULL);
+CREATE INDEX device_command_bulks_page ON device_command_bulks USING btree (domain_key, key);
+
+CREATE TABLE device_command_targets (
+  bulk_key bigint NOT NULL,
+  client_key bigint NOT NULL,
+  command_key bigint,
+  status text NOT NULL DEFAULT 'waiting'::text,
+  CONSTRAINT device_command_targets_pkey PRIMARY KEY (bulk_key, client_key),
+  CONSTRAINT device_command_targets_status_check CHECK ((status = ANY (ARRAY['waiting'::text, 'open'::text, 'refused'::text, 'succeeded'::text, 'failed'::text, 'rejected'::text, 'timed_out'::text, 'expired'::text, 'cancelled'::text])))
+);
+COMMENT ON TABLE device_command_targets IS 'The clients of commands to many.';
+COMMENT ON COLUMN device_command_targets.bulk_key IS 'The commands to many.';
+COMMENT ON COLUMN device_command_targets.client_key IS 'The client.';
+COMMENT ON COLUMN device_command_targets.command_key IS 'Key of its command, which may be removed since; NULL: none was given.';
+COMMENT ON COLUMN device_command_targets.status IS 'waiting: no command was given; open: one was; refused: the client had too many open commands; otherwise how it ended.';
+CREATE INDEX device_command_targets_client ON device_command_targets USING btree (client_key);
+CREATE INDEX device_command_targets_status ON device_command_targets USING btree (bulk_key, status, client_key);
+
 CREATE TABLE device_commands (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   id uuid NOT NULL,
@@ -2889,6 +2954,9 @@ ALTER TABLE connections ADD CONSTRAINT connections_channel_fkey FOREIGN KEY (cha
 ALTER TABLE connections ADD CONSTRAINT connections_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE dashboards ADD CONSTRAINT dashboards_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE dashboards ADD CONSTRAINT dashboards_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE device_command_bulks ADD CONSTRAINT device_command_bulks_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE device_command_targets ADD CONSTRAINT device_command_targets_bulk_fkey FOREIGN KEY (bulk_key) REFERENCES device_command_bulks(key) ON DELETE CASCADE;
+ALTER TABLE device_command_targets ADD CONSTRAINT device_command_targets_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE device_commands ADD CONSTRAINT device_commands_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE domain_minutes ADD CONSTRAINT domain_minutes_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE domain_quota_days ADD CONSTRAINT domain_quota_days_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;

@@ -1,12 +1,26 @@
 /** `skein clients command` and `commands`: commands that a client carries out. */
 import type { Command } from '../shared/command.ts'
-import { arg, json } from '../shared/values.ts'
+import { arg, json, jsonObject } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
 
 const COMMANDS = '/{domain!}/clients/{client_id}/commands'
 const ONE = `${COMMANDS}/{command_id}`
 const DEFAULT_WAIT = '30s'
 const columns = ['id', 'name', 'status', 'created_at', 'delivered_at', 'ended_at', 'result', 'reason']
+
+const MANY = '/{domain!}/clients/commands'
+const manyColumns = [
+  'id',
+  'name',
+  'status',
+  'progress.total',
+  'progress.waiting',
+  'progress.open',
+  'progress.succeeded',
+  'progress.failed',
+  'created_at',
+  'ended_at',
+]
 
 const payloadOf = (given: Given) =>
   given.args['JSON_payload'] === undefined ? {} : { payload: json(given, 'JSON_payload') }
@@ -54,5 +68,46 @@ export const clientCommands: readonly Command[] = [
     example: '<client_id> <command_id>',
     columns,
     call: { method: 'POST', service: 'clients', path: `${ONE}/cancel` },
+  },
+  {
+    words: 'commands many',
+    args: '<JSON_command>',
+    tail: 'domain',
+    summary: 'give the clients with a tag, or of a group, a command, a part at a time; JSON, or @file',
+    example: `'{"name": "reboot", "group": "<group_id>", "at_once": 10, "stop_failed_percent": 20}'`,
+    columns: manyColumns,
+    call: {
+      method: 'POST',
+      service: 'clients',
+      path: MANY,
+      body: (given) => jsonObject(given, 'JSON_command'),
+    },
+  },
+  {
+    words: 'commands many get all',
+    args: '',
+    tail: 'domain',
+    summary: 'list commands to many clients, the newest first',
+    example: '',
+    columns: manyColumns,
+    call: { method: 'GET', service: 'clients', path: MANY, query: ['limit', 'offset'] },
+  },
+  {
+    words: 'commands many get',
+    args: '<bulk_id>',
+    tail: 'domain',
+    summary: 'show a command to many clients, and its progress',
+    example: '<bulk_id>',
+    columns: manyColumns,
+    call: { method: 'GET', service: 'clients', path: `${MANY}/{bulk_id}` },
+  },
+  {
+    words: 'commands many cancel',
+    args: '<bulk_id>',
+    tail: 'domain',
+    summary: 'give no more of a command to many clients, and cancel those that no device has',
+    example: '<bulk_id>',
+    columns: manyColumns,
+    call: { method: 'POST', service: 'clients', path: `${MANY}/{bulk_id}/cancel` },
   },
 ]

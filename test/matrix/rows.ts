@@ -99,6 +99,7 @@ function fill(url: string, on: EntityType, at: Furniture, people: People): strin
     .replace(':dashboard_id', newId())
     .replace(':consumer', newId())
     .replace(':command_id', newId())
+    .replace(':bulk_id', newId())
     .replace(':slot', 'client')
     .replace(':entity_type', on)
     .replace(':entity_id', () => at[on].id)
@@ -204,6 +205,9 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
       return { ...pair(), channel_ids: [at.channel.id] }
     case 'POST /clients/:client_id/commands':
       return { name: 'reboot' }
+    case 'POST /clients/commands':
+      // A tag that no client has: otherwise they would count against the limit of those that run.
+      return { name: 'reboot', tag: 'no-such-tag' }
     case 'POST /consumers':
       return { name: `new-${newId()}`, channels: [at.channel.id] }
     case 'POST /consumers/:consumer/seek':

@@ -4,6 +4,8 @@ import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { RoutePlugin } from '#http/index.ts'
 import type { DeviceTopics } from '../device-topics/index.ts'
+import { bulkCommandRoutes } from './bulk-routes.ts'
+import { BulkCommandsService } from './bulk-service.ts'
 import { CommandDelivery } from './delivery.ts'
 import { createCommandNoun } from './noun.ts'
 import { commandRoutes } from './routes.ts'
@@ -33,12 +35,16 @@ export function startCommands({
   const { signal } = stopping
   const waits = new CommandWaits(journal)
   const service = new CommandsService({ database, journal, access, quotas, waits, signal })
+  const bulks = new BulkCommandsService({ database, journal, access, quotas })
   const delivery = new CommandDelivery({ database, journal, waits, signal })
   topics.register(createCommandNoun(delivery))
   const sweep = startCommandSweep({ database, journal, logger })
   return {
     delivery,
-    routes: commandRoutes(service),
+    routes: async (app) => {
+      await commandRoutes(service)(app)
+      await bulkCommandRoutes(bulks)(app)
+    },
     async stop() {
       stopping.abort()
       waits.stop()
