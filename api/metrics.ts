@@ -4,6 +4,7 @@ import type { GaugeSource, MetricSet } from '#core/metrics/index.ts'
 import { COAP_METRICS } from './adapters/coap/index.ts'
 import { MQTT_METRICS } from './adapters/mqtt/index.ts'
 import { QUEUE_METRICS, queueGauges } from './automation/index.ts'
+import { COMMAND_METRICS, commandGauges } from './devices/index.ts'
 import { CONSUMER_METRICS, consumerGauges } from './consumers/index.ts'
 import { MAIL_METRICS } from './identity/index.ts'
 import {
@@ -23,6 +24,7 @@ export const API_METRICS: readonly MetricSet[] = [
   COAP_METRICS.set,
   QUEUE_METRICS.set,
   CONSUMER_METRICS.set,
+  COMMAND_METRICS.set,
   NOTIFICATION_METRICS.set,
   MAIL_METRICS.set,
 ]
@@ -33,6 +35,7 @@ export function apiGauges(database: Database): GaugeSource[] {
     partitionGauges(database),
     queueGauges(database),
     consumerGauges(database),
+    commandGauges(database),
     notificationGauges(database),
   ]
 }

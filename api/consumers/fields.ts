@@ -1,21 +1,14 @@
 /** The fields of a consumer from the body of a request. */
 import { parseSubtopicFilter } from '#api/messages/index.ts'
+import { durationWithin } from '#core/durations.ts'
 import { refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
-import { formatDurationMs, parseDurationMs } from '#core/time.ts'
 import type { ConsumerFields } from './repository.ts'
 import { DEFAULTS, MAX_DELAY_MS, MIN_ACK_WAIT_MS } from './schema.ts'
 import type { ConsumerFilter, ConsumerUpdate } from './schema.ts'
 
 const MAX_PUBLISHERS = 100
 const EVERY_SUBTOPIC = '>'
-
-/** A duration between these, both included. Throws `malformed`. */
-export function durationWithin(text: string, path: string, [minMs, maxMs]: readonly [number, number]): number {
-  const ms = Math.round(parseDurationMs(text, path))
-  if (ms >= minMs && ms <= maxMs) return ms
-  throw refusedField(path, `must be between ${formatDurationMs(minMs)} and ${formatDurationMs(maxMs)}`)
-}
 
 /** Absent fields are those of before, or the defaults. Throws `malformed`. */
 export function fieldsOf(input: ConsumerUpdate, before?: ConsumerFields): ConsumerFields {

@@ -8,6 +8,8 @@ import type { Logger } from '#core/logging/index.ts'
 import { channelRoutes, createChannelsService, legacyChannelRoutes } from './channels/index.ts'
 import type { ChannelsService } from './channels/index.ts'
 import { GivenSecrets, clientRoutes, ClientsService } from './clients/index.ts'
+import { startCommands } from './commands/index.ts'
+import type { CommandDelivery } from './commands/index.ts'
 import { createBulkTurns } from './connectable/bulk.ts'
 import { connectionRoutes, createConnectionsService } from './connections/index.ts'
 import type { ConnectionsService } from './connections/index.ts'
@@ -28,12 +30,14 @@ export type Devices = DeviceServices & {
   readonly topics: DeviceTopics
   /** The states of devices, for the devices themselves. */
   readonly reports: DeviceReports
+  /** Commands for devices. */
+  readonly commands: CommandDelivery
   /** Shared by all routes of this process that create or connect many entities. */
   readonly bulk: BulkTurns
   readonly routes: RoutePlugin
   /** Returns the same services on another database, journal and policy, such as those of a running transaction. */
   over(others: { database: Database; journal: Journal; access: AccessPolicy }): DeviceServices
-  stop(): void
+  stop(): Promise<void>
 }
 
 export function createDevices({
@@ -67,16 +71,19 @@ export function createDevices({
   const reports = new DeviceReports({ database, journal, notified })
   topics.register(reports.noun)
   const states = new DeviceStatesService({ database, journal, access })
+  const commands = startCommands({ database, identity, topics, logger })
   return {
     ...services,
     gate,
     topics,
     reports,
+    commands: commands.delivery,
     bulk,
     over,
-    stop: () => {
+    async stop() {
       notified.stop()
       givenSecrets.stop()
+      await commands.stop()
     },
     routes: async (app) => {
       await clientRoutes(clients, bulk)(app)
@@ -85,6 +92,7 @@ export function createDevices({
       await legacyChannelRoutes(channels, identity.groups)(app)
       await connectionRoutes(connections, bulk)(app)
       await stateRoutes(states)(app)
+      await commands.routes(app)
     },
   }
 }

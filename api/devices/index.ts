@@ -22,6 +22,15 @@ export {
   parseIfMatch,
   presentState,
 } from './state/index.ts'
+export {
+  Answered,
+  COMMAND_METRICS,
+  CommandResult,
+  OfferedCommands,
+  commandGauges,
+  presentOffered,
+} from './commands/index.ts'
+export type { CommandDelivery } from './commands/index.ts'
 export { openSecret as openClientSecret } from './secrets/index.ts'
 export type {
   AccessQuestion,

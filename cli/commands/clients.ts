@@ -4,6 +4,7 @@ import type { Call, Command, Group } from '../shared/command.ts'
 import { arg, json, jsonObject, list } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
 import { stateCommands } from './client-states.ts'
+import { clientCommands } from './client-commands.ts'
 import { notConnected } from './not-connected.ts'
 import { roleCommands } from './roles.ts'
 
@@ -238,6 +239,7 @@ export const clients: Group = {
       call: { method: 'DELETE', service: SERVICE, path: `${ONE}/sessions`, query: [] },
     },
     ...stateCommands,
+    ...clientCommands,
     ...roleCommands({
       service: SERVICE,
       path: ONE,

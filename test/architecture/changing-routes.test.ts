@@ -35,6 +35,7 @@ const WITH_OTHER_CREDENTIALS = new Set([
   'POST /console/session/token',
   'DELETE /console/session',
   'PUT /password/reset',
+  'POST /c/:domain_id/commands/:command_id/result',
 ])
 
 function changingRoutes(): Changing[] {

@@ -186,6 +186,7 @@ const SPECIAL: Readonly<Record<string, Special>> = {
   'clients update secret <client_id> <secret>': {
     args: async (w) => [await w.value('client_id', new Map()), `secret-${unique()}`],
   },
+  'clients commands many <JSON_command>': { values: async (w) => ({ group_id: await w.newFilledGroup() }) },
   'invitations get <user_id> <domain_id>': { prepare: invite },
   'invitations delete <user_id> <domain_id>': { prepare: invite },
   'invitations accept <domain_id>': { args: invited },

@@ -32,6 +32,8 @@ export type World = AsyncDisposable & {
   manager(method: string, path: string, body?: unknown): Promise<Json>
   newUser(): Promise<{ id: string; email: string; username: string; token: string; refresh: string }>
   newDomain(): Promise<string>
+  /** The id of a group with a client. */
+  newFilledGroup(): Promise<string>
   /** The token of the newest mail to this address. */
   mailToken(email: string): Promise<string>
   /** Starts a task and waits for its end. */
@@ -132,6 +134,19 @@ export async function createWorld(
     return String(role['id'])
   }
 
+  /** A group with a client. */
+  async function newFilledGroup(): Promise<string> {
+    const group = String((await bulk('groups'))['id'])
+    await call('POST', `/${domain}/clients`, { name: 'client of a test', parent_group_id: group })
+    return group
+  }
+
+  /** A command to many clients, which has not ended. */
+  async function newBulk(): Promise<string> {
+    const made = await call('POST', `/${domain}/clients/commands`, { name: 'reboot', group: await newFilledGroup() })
+    return String(made['id'])
+  }
+
   const newReference = () => `${registryHost}/${domain}/add:${randomBytes(6).toString('hex')}`
 
   /** A module like no other, in the registry: one more custom section does no harm. */
@@ -162,6 +177,7 @@ export async function createWorld(
     manager,
     newUser,
     newDomain,
+    newFilledGroup,
     newReference,
     async finish(taskId) {
       await manager('POST', `/tasks/${taskId}/start`)
@@ -279,6 +295,12 @@ export async function createWorld(
           const name = `consumer-${randomBytes(6).toString('hex')}`
           const made = { name, channels: [channel], from: 'earliest' }
           return String((await call('POST', `/${domain}/consumers`, made))['name'])
+        }
+        case 'bulk_id':
+          return await newBulk()
+        case 'command_id': {
+          const path = `/${domain}/clients/${before.get('client_id')}/commands`
+          return String((await call('POST', path, { name: 'reboot' }))['id'])
         }
         case 'position': {
           const path = `/${domain}/consumers/${before.get('consumer')}/messages?wait=30s`

@@ -100,6 +100,8 @@ function fill(url: string, on: EntityType, at: Furniture, people: People): strin
     .replace(':dashboard_id', newId())
     .replace(':consumer', newId())
     .replace('/desired-state/:name', '/desired-state/config')
+    .replace(':command_id', newId())
+    .replace(':bulk_id', newId())
     .replace(':slot', 'client')
     .replace(':entity_type', on)
     .replace(':entity_id', () => at[on].id)
@@ -203,6 +205,11 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
       return [{ name: 'new' }]
     case 'POST /connections/import':
       return { ...pair(), channel_ids: [at.channel.id] }
+    case 'POST /clients/:client_id/commands':
+      return { name: 'reboot' }
+    case 'POST /clients/commands':
+      // A tag that no client has: otherwise they would count against the limit of those that run.
+      return { name: 'reboot', tag: 'no-such-tag' }
     case 'POST /consumers':
       return { name: `new-${newId()}`, channels: [at.channel.id] }
     case 'POST /consumers/:consumer/seek':

@@ -12,6 +12,7 @@ export const CLIENT_ACTIONS = [
   'connect_to_channel',
   'state_read',
   'state_update',
+  'command',
   ...ROLE_ACTIONS,
 ] as const
 

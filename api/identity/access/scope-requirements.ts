@@ -35,6 +35,7 @@ export const OPERATION_OF_ACTION = {
   connect_to_client: 'update',
   state_read: 'read',
   state_update: 'update',
+  command: 'update',
   view_role_users: 'read',
   manage_role: 'share',
   add_role_users: 'share',

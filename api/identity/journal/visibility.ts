@@ -32,7 +32,7 @@ export function readsEverything(domain: DomainAccess): boolean {
 /** True when the caller may see records of a family that concerns no client, channel or group. */
 function seesFamily(domain: DomainAccess, family: string): boolean {
   if (family === 'domain') return domain.can('read')
-  if (family === 'mqtt') return domain.can('client_read')
+  if (family === 'mqtt' || family === 'command') return domain.can('client_read')
   if (family === 'invitation') return domain.can('view_role_users')
   if (family === 'module') return domain.can('task_read')
   if (family === 'consumer') return domain.can('consumer_read')
@@ -41,7 +41,7 @@ function seesFamily(domain: DomainAccess, family: string): boolean {
   return isManagedType(family) && domain.can(MANAGED[family].action)
 }
 
-const OTHER_FAMILIES = ['domain', 'mqtt', 'invitation', 'module', 'consumer', 'client_state', ...Object.keys(MANAGED)]
+const OTHER_FAMILIES = ['domain', 'mqtt', 'invitation', 'module', 'consumer', 'client_state', 'command', ...Object.keys(MANAGED)]
 
 /**
  * Condition: the caller may see the record without a check of its entities. `alias` is the journal in the query.
@@ -73,7 +73,7 @@ export function aboutType(
   const roles = seesRoles ? sql`` : sql` AND ${operation} NOT LIKE '%.role.%'`
   const own = sql<boolean>`(${operation} LIKE ${`${type}.%`}${roles})`
   return type === 'client'
-    ? sql<boolean>`(${own} OR ${operation} = ANY (${CONNECTION_OPERATIONS}::text[]) OR ${operation} LIKE 'mqtt.%'${seesState ? sql` OR ${operation} LIKE 'client_state.%'` : sql``})`
+    ? sql<boolean>`(${own} OR ${operation} = ANY (${CONNECTION_OPERATIONS}::text[]) OR ${operation} LIKE 'mqtt.%' OR ${operation} LIKE 'command.%'${seesState ? sql` OR ${operation} LIKE 'client_state.%'` : sql``})`
     : own
 }
 

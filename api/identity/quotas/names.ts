@@ -56,6 +56,10 @@ export const DOMAIN_QUOTAS = {
     'Notifications of a domain that are sent per day (UTC), each attempt counted',
     'notifications per day',
   ),
+  commands_per_day: {
+    ...daily('Commands that a domain gives to its clients per day (UTC)', 'commands per day'),
+    standard: 1_000_000,
+  },
   tasks: { ...amount('Tasks of a domain, those of workflows too', 'tasks'), standard: 100_000 },
   workflows: { ...amount('Workflows of a domain', 'workflows'), standard: 10_000 },
   schedules: { ...amount('Tasks of a domain that have a schedule', 'tasks with a schedule'), standard: 20_000 },
@@ -92,7 +96,12 @@ export type UserQuota = keyof typeof USER_QUOTAS
 export type QuotaName = DomainQuota | UserQuota
 
 /** Quotas of which a day of UTC has its own amount. */
-export const DAILY_QUOTAS = ['exports_per_day', 'notifications_per_day', 'cpu_seconds_per_day'] as const
+export const DAILY_QUOTAS = [
+  'exports_per_day',
+  'notifications_per_day',
+  'commands_per_day',
+  'cpu_seconds_per_day',
+] as const
 export type DailyQuota = (typeof DAILY_QUOTAS)[number]
 
 /** An amount that is counted by the day on which it was added, for as long as it is kept. */

@@ -43,7 +43,7 @@ const CONTRIBUTED = new Set([
 ])
 
 /** What makes devices do something is not for contributors (decision 100). */
-const isControlling = (action: string) => is(action, 'state_update')
+const isControlling = (action: string) => is(action, 'state_update', 'command')
 
 const isContributing: Record<EntityType, (action: string) => boolean> = {
   domain: (action) => /^(client|channel|group)_/.test(action),

@@ -18,6 +18,7 @@ const WORDS: Readonly<Record<Name, string>> = {
   mqtt_subscriptions: 'MQTT subscriptions',
   exports_per_day: 'Exports today',
   notifications_per_day: 'Notifications today',
+  commands_per_day: 'Commands today',
   tasks: 'Tasks',
   workflows: 'Workflows',
   schedules: 'Tasks with a schedule',

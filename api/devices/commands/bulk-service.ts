@@ -1,0 +1,131 @@
+/** The rules of commands to many clients: who may give them, to how many, and how they are stopped. */
+import type { AccessPolicy, DomainAccess, Journal, Quotas, UserPrincipal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
+import { isId, newId } from '#core/ids.ts'
+import type { Page } from '#core/page.ts'
+import {
+  countRunning,
+  countSelected,
+  findBulk,
+  groupExists,
+  insertBulk,
+  insertTargets,
+  listBulks,
+  lockBulk,
+} from './bulk-repository.ts'
+import type { BulkRecord } from './bulk-repository.ts'
+import { MAX_RUNNING, MAX_TARGETS } from './bulk-schema.ts'
+import type { BulkQuery, NewBulk } from './bulk-schema.ts'
+import { bulkEntry, endBulk } from './bulk-step.ts'
+import { commandOf } from './service.ts'
+
+export type BulkCommandsDeps = {
+  database: Database
+  journal: Pick<Journal, 'change'>
+  access: AccessPolicy
+  quotas: Pick<Quotas, 'requireToday'>
+}
+
+const notFound = () => new ServiceError('not_found', 'command not found')
+
+export class BulkCommandsService {
+  readonly #deps: BulkCommandsDeps
+
+  constructor(deps: BulkCommandsDeps) {
+    this.#deps = deps
+  }
+
+  /**
+   * Gives a command to the enabled clients with a tag or of a group, as they are now. Throws `malformed`, `too_large`, `unprocessable` for an unknown
+   * group, no clients or too many, `quota_exceeded` while too many such requests run, `rate_limited`.
+   */
+  async create(caller: UserPrincipal, domainId: string, input: NewBulk): Promise<BulkRecord> {
+    const { tag = null, group: groupId = null } = input
+    if ((tag === null) === (groupId === null)) throw refusedField('/tag', 'is required, or group, and not both')
+    const fields = commandOf(input, Date.now())
+    const { database, journal, quotas } = this.#deps
+    const domain = await this.#enter(caller, domainId, 'client_command')
+    const { domainKey } = domain
+    if (groupId !== null && !(await groupExists(database.db, domainKey, groupId)))
+      throw new ServiceError('unprocessable', 'the group does not exist', {
+        details: [{ path: '/group', message: 'must be the id of a group of the domain' }],
+      })
+    const selection = { domainKey, tag, groupId }
+    const expected = await countSelected(database.db, selection, MAX_TARGETS + 1)
+    requireTargets(expected)
+    await quotas.requireToday(domainKey, 'commands_per_day', expected)
+    const id = newId()
+    const row = {
+      ...fields,
+      ...selection,
+      id,
+      createdBy: caller.id,
+      atOnce: input.at_once,
+      perMinute: input.per_minute ?? null,
+      stopPercent: input.stop_failed_percent ?? null,
+    }
+    await journal.change(caller, async (tx, record) => {
+      if ((await countRunning(tx, domainKey)) >= MAX_RUNNING)
+        throw new ServiceError(
+          'quota_exceeded',
+          `at most ${MAX_RUNNING} commands to many clients of a domain run at a time`,
+        )
+      const key = await insertBulk(tx, row)
+      const total = await insertTargets(tx, key, row, MAX_TARGETS + 1)
+      requireTargets(total)
+      const selected = tag === null ? { group_id: groupId } : { tag }
+      record(bulkEntry('begin', { domainKey, id, name: fields.name }, { ...selected, total }))
+    })
+    return await this.#found(domain, id)
+  }
+
+  async get(caller: UserPrincipal, domainId: string, id: string): Promise<BulkRecord> {
+    return await this.#found(await this.#enter(caller, domainId, 'client_read'), id)
+  }
+
+  async list(caller: UserPrincipal, domainId: string, query: BulkQuery): Promise<Page<BulkRecord>> {
+    const { domainKey } = await this.#enter(caller, domainId, 'client_read')
+    const { offset, limit } = query
+    const { total, bulks, next } = await listBulks(this.#deps.database.db, domainKey, query)
+    return { total, offset, limit, items: bulks, next }
+  }
+
+  /** Idempotent. No more commands are given, and those that no device has are cancelled. Throws `invalid_state` for one that has ended otherwise. */
+  async cancel(caller: UserPrincipal, domainId: string, id: string): Promise<BulkRecord> {
+    const domain = await this.#enter(caller, domainId, 'client_command')
+    const found = await this.#found(domain, id)
+    await this.#deps.journal.change(caller, async (tx, record) => {
+      const bulk = await lockBulk(tx, found.key, true)
+      if (bulk?.status === 'running')
+        await endBulk(tx, bulk, record, { operation: 'cancel', status: 'cancelled', reason: null })
+    })
+    const bulk = await this.#found(domain, id)
+    if (bulk.status !== 'cancelled')
+      throw new ServiceError('invalid_state', `it has ended before: it is ${bulk.status}`)
+    return bulk
+  }
+
+  async #enter(
+    caller: UserPrincipal,
+    domainId: string,
+    action: 'client_read' | 'client_command',
+  ): Promise<DomainAccess> {
+    const domain = await this.#deps.access.enter(caller, domainId)
+    domain.require(action)
+    return domain
+  }
+
+  async #found({ domainKey }: DomainAccess, id: string): Promise<BulkRecord> {
+    const record = isId(id) ? await findBulk(this.#deps.database.db, domainKey, id) : undefined
+    if (record === undefined) throw notFound()
+    return record
+  }
+}
+
+/** Throws `unprocessable`. */
+function requireTargets(total: number): void {
+  if (total === 0) throw new ServiceError('unprocessable', 'no enabled client is selected')
+  if (total > MAX_TARGETS)
+    throw new ServiceError('unprocessable', `more than ${MAX_TARGETS} clients are selected: use several tags or groups`)
+}

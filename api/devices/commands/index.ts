@@ -1,0 +1,54 @@
+/** Commands to clients: users give them, devices carry them out and answer, and each has one end. */
+import type { Identity } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
+import type { DeviceTopics } from '../device-topics/index.ts'
+import { bulkCommandRoutes } from './bulk-routes.ts'
+import { BulkCommandsService } from './bulk-service.ts'
+import { CommandDelivery } from './delivery.ts'
+import { createCommandNoun } from './noun.ts'
+import { commandRoutes } from './routes.ts'
+import { CommandsService } from './service.ts'
+import { startCommandSweep } from './sweep.ts'
+import { CommandWaits } from './waits.ts'
+
+export type { CommandDelivery } from './delivery.ts'
+export { COMMAND_METRICS, commandGauges } from './metrics.ts'
+export type { Offered } from './repository.ts'
+export { Answered, CommandResult, OfferedCommands, presentOffered } from './schema.ts'
+
+export type Commands = { readonly delivery: CommandDelivery; readonly routes: RoutePlugin; stop(): Promise<void> }
+
+export function startCommands({
+  database,
+  identity: { access, journal, quotas },
+  topics,
+  logger,
+}: {
+  database: Database
+  identity: Pick<Identity, 'access' | 'journal' | 'quotas'>
+  topics: DeviceTopics
+  logger: Logger
+}): Commands {
+  const stopping = new AbortController()
+  const { signal } = stopping
+  const waits = new CommandWaits(journal)
+  const service = new CommandsService({ database, journal, access, quotas, waits, signal })
+  const bulks = new BulkCommandsService({ database, journal, access, quotas })
+  const delivery = new CommandDelivery({ database, journal, waits, signal })
+  topics.register(createCommandNoun(delivery))
+  const sweep = startCommandSweep({ database, journal, logger })
+  return {
+    delivery,
+    routes: async (app) => {
+      await commandRoutes(service)(app)
+      await bulkCommandRoutes(bulks)(app)
+    },
+    async stop() {
+      stopping.abort()
+      waits.stop()
+      await sweep.stop()
+    },
+  }
+}

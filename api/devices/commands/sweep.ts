@@ -1,0 +1,87 @@
+/**
+ * Ends commands whose time has passed, gives the next parts of commands to many clients, and removes old ones. Each process has one timer, and one process at a time works, so that the commands of
+ * a process that has died end too.
+ */
+import type { Journal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { startRounds } from '#core/rounds.ts'
+import type { Rounds } from '#core/rounds.ts'
+import { monotonicMs } from '#core/time.ts'
+import { listDueBulks, removeOldBulks } from './bulk-repository.ts'
+import { stepBulk } from './bulk-step.ts'
+import { entryOf } from './journal-entries.ts'
+import { COMMAND_METRICS } from './metrics.ts'
+import { endDue, removeOld, secondsUntilDue, tryLockSweep } from './repository.ts'
+
+/** Commands that one transaction ends. */
+const STEP_COMMANDS = 500
+/** Commands to many clients that one round goes on with. */
+const STEP_BULKS = 50
+/** The pause without a command that is due earlier: one that is given meanwhile ends late by this at most. */
+const LONGEST_PAUSE_MS = 500
+const SHORTEST_PAUSE_MS = 50
+const RETRY_MS = 5_000
+/** The interval between two removals of old commands, and the rows of one statement. */
+const REMOVAL_INTERVAL_MS = 600_000
+const REMOVED_ROWS = 1_000
+/** Statements of one removal; the next one goes on. */
+const MAX_REMOVALS = 100
+
+export function startCommandSweep({
+  database,
+  journal,
+  logger,
+}: {
+  database: Database
+  journal: Pick<Journal, 'change'>
+  logger: Logger
+}): Rounds {
+  let removedMs = -Infinity
+
+  async function removeSometimes(): Promise<void> {
+    if (monotonicMs() - removedMs < REMOVAL_INTERVAL_MS) return
+    removedMs = monotonicMs()
+    for (const remove of [removeOld, removeOldBulks])
+      for (let count = 0; count < MAX_REMOVALS; count++)
+        if ((await remove(database.db, REMOVED_ROWS)) < REMOVED_ROWS) break
+  }
+
+  return startRounds(async () => {
+    try {
+      await removeSometimes()
+      await stepBulks(journal, database)
+      const seconds = await secondsUntilDue(database.db)
+      if (seconds !== undefined && seconds <= 0) {
+        const ended = await sweepOnce(journal)
+        if (ended === STEP_COMMANDS) return { pauseMs: 0, isWakeable: true }
+        // Another process works, or these are being answered.
+        if (ended === 0) return { pauseMs: LONGEST_PAUSE_MS, isWakeable: true }
+        return { pauseMs: SHORTEST_PAUSE_MS, isWakeable: true }
+      }
+      const dueMs = seconds === undefined ? LONGEST_PAUSE_MS : seconds * 1000
+      return { pauseMs: Math.max(SHORTEST_PAUSE_MS, Math.min(dueMs, LONGEST_PAUSE_MS)), isWakeable: true }
+    } catch (error) {
+      logger.warn({ err: error }, 'failed to end commands whose time has passed; retrying')
+      return { pauseMs: RETRY_MS, isWakeable: false }
+    }
+  })
+}
+
+/** Each request in its turn. Processes share them: a request that another one works on is passed over. */
+async function stepBulks(journal: Pick<Journal, 'change'>, { db }: Database): Promise<void> {
+  for (const key of await listDueBulks(db, STEP_BULKS)) await stepBulk(journal, key)
+}
+
+/** Ends some of the commands whose time has passed. Returns their number. */
+export async function sweepOnce(journal: Pick<Journal, 'change'>): Promise<number> {
+  return await journal.change('system', async (tx, record) => {
+    if (!(await tryLockSweep(tx))) return 0
+    const ended = await endDue(tx, STEP_COMMANDS)
+    for (const one of ended) {
+      record(entryOf('expire', one))
+      COMMAND_METRICS.ended.add({ status: one.status })
+    }
+    return ended.length
+  })
+}
