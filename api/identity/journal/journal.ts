@@ -44,8 +44,10 @@ export type Journal = {
   stop(): Promise<void>
 }
 
-/** Operations that change nothing that a cache holds: observations, and changes of the manager, which has caches of its own. */
-const UNCACHED = /^(mqtt|task|workflow|worker|module)\./
+/**
+ * Operations that change nothing that a cache holds: observations, alarms and rules, and changes of the manager, which has caches of its own.
+ */
+const UNCACHED = /^(mqtt|task|workflow|worker|module|rule|alarm)\./
 /** Bus topic of the hint "the journal grew". */
 const JOURNAL_TOPIC = 'skein.journal'
 /** Each hint contains its sender, whose listeners were already notified. */

@@ -36,10 +36,12 @@ function seesFamily(domain: DomainAccess, family: string): boolean {
   if (family === 'invitation') return domain.can('view_role_users')
   if (family === 'module') return domain.can('task_read')
   if (family === 'consumer') return domain.can('consumer_read')
+  if (family === 'rule') return domain.can('rule_read')
+  if (family === 'alarm') return domain.can('alarm_read')
   return isManagedType(family) && domain.can(MANAGED[family].action)
 }
 
-const OTHER_FAMILIES = ['domain', 'mqtt', 'invitation', 'module', 'consumer', ...Object.keys(MANAGED)]
+const OTHER_FAMILIES = ['domain', 'mqtt', 'invitation', 'module', 'consumer', 'rule', 'alarm', ...Object.keys(MANAGED)]
 
 /**
  * Condition: the caller may see the record without a check of its entities. `alias` is the journal in the query.

@@ -48,6 +48,20 @@ describe('a relation', () => {
     for (const relation of ['contributor', 'member'] as const) expect(consumerActions(relation)).toEqual([])
   })
 
+  // decision 100
+  test('editor of a domain has all actions on rules and alarms, viewer reads them, contributor and member have none', () => {
+    const ofRules = (relation: (typeof RELATIONS)[number]) =>
+      relationActions('domain', relation).filter((action) => /^(rule|alarm)_/.test(action))
+    const all = [
+      ...['rule_create', 'rule_read', 'rule_update', 'rule_delete'],
+      ...['alarm_read', 'alarm_update', 'alarm_delete'],
+    ]
+    expect(ofRules('administrator')).toEqual(all)
+    expect(ofRules('editor')).toEqual(all)
+    for (const relation of ['viewer', 'guest'] as const) expect(ofRules(relation)).toEqual(['rule_read', 'alarm_read'])
+    for (const relation of ['contributor', 'member'] as const) expect(ofRules(relation)).toEqual([])
+  })
+
   test('contributor of a domain has the actions of an editor on its clients, channels and groups, and none on the domain', () => {
     const actions = relationActions('domain', 'contributor')
     expect(actions).toContain('client_create')
