@@ -13,6 +13,7 @@ import {
   partitionGauges,
   projectorGauges,
 } from './messages/index.ts'
+import { RULE_METRICS, ruleGauges } from './rules/index.ts'
 import { NOTIFICATION_METRICS, notificationGauges } from './provisioning/index.ts'
 
 export const API_METRICS: readonly MetricSet[] = [
@@ -23,6 +24,7 @@ export const API_METRICS: readonly MetricSet[] = [
   COAP_METRICS.set,
   QUEUE_METRICS.set,
   CONSUMER_METRICS.set,
+  RULE_METRICS.set,
   NOTIFICATION_METRICS.set,
   MAIL_METRICS.set,
 ]
@@ -33,6 +35,7 @@ export function apiGauges(database: Database): GaugeSource[] {
     partitionGauges(database),
     queueGauges(database),
     consumerGauges(database),
+    ruleGauges(database),
     notificationGauges(database),
   ]
 }

@@ -30,6 +30,7 @@ const PRODUCT = [
   'messages',
   'automation',
   'consumers',
+  'rules',
   'views',
   'provisioning',
   'adapters',
@@ -110,6 +111,7 @@ export const ROOMS: readonly Room[] = [
       'messages',
       'automation',
       'consumers',
+      'rules',
       'views',
       'provisioning',
       'adapters',
@@ -149,6 +151,12 @@ export const ROOMS: readonly Room[] = [
     'api/consumers',
     ['core', 'http', 'infrastructure', 'identity', 'devices', 'messages'],
     'consumers hold positions in the messages that the room of messages stores',
+  ),
+  room(
+    'rules',
+    'api/rules',
+    ['core', 'http', 'infrastructure', 'queues', 'identity', 'devices', 'messages', 'consumers'],
+    'rules evaluate stored messages from a position, raise alarms, and hand publications and starts to queues',
   ),
   room(
     'views',
