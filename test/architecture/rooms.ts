@@ -152,6 +152,9 @@ export const ROOMS: readonly Room[] = [
     ['core', 'http', 'infrastructure', 'identity', 'devices', 'messages'],
     'consumers hold positions in the messages that the room of messages stores',
   ),
+  room('rules', 'api/rules', ['core'], 'the engine of rules is pure: times, rows and clients are passed to it', {
+    face: /^api\/rules\/engine\/index\.ts$/,
+  }),
   room(
     'rules',
     'api/rules',
@@ -290,6 +293,11 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     rule: 'core/database makes connections; who writes on a dedicated one names its type',
   },
   { package: 'pg-copy-streams', owner: /^postgres\/backup\//, rule: 'whole tables are copied by postgres/backup/' },
+  {
+    package: '@marcbachmann/cel-js',
+    owner: /^api\/rules\/engine\/(language|expression)\.ts$/,
+    rule: 'an expression is compiled and evaluated behind the limits of api/rules/engine/',
+  },
   { package: 'croner', owner: /^core\/cron\.ts$/, rule: 'schedules are read in one place' },
   {
     package: 'lru-cache',

@@ -93,6 +93,9 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     bootstrap: 'enrolments of devices and their configurations',
     provision: 'creation of all entities of a device in one call',
   },
+  rules: {
+    engine: 'expressions, templates, windows and states of rules; pure',
+  },
   views: {
     overview: 'what is going on in a domain, and on the platform',
     search: 'entities of a domain by name, id or tag',

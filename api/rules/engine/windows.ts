@@ -1,0 +1,179 @@
+/**
+ * Windows over the newest values of series.
+ *
+ * A window ends at the record that is evaluated and is half open: (end - duration, end]. Its time is the time of the messages or that of their
+ * arrival, as the rule chooses:
+ *
+ * - `message`: values are ordered by their own times. A late or out-of-order record is evaluated over the values up to its own time, and values
+ *   with later times are not part of its window. Evaluations that are done are not repeated when a late value arrives.
+ * - `arrival`: values are ordered as they arrived, whatever their own times are. Clocks of devices do not matter.
+ *
+ * A value is dropped when it is outside of the kept duration of the newest arrival, by its arrival and by its time, before or after it: a device
+ * whose clock was wrong by years has right windows as soon as its clock is right. Of more than `MAX_WINDOW_VALUES` values of a series, the
+ * farthest from the last one are dropped, so a longer window covers fewer values.
+ */
+import type { WindowFunction, WindowReader } from './window-reader.ts'
+
+export const MAX_WINDOW_VALUES = 10_000
+/** Dropped places at the beginning of the arrays are reused when there are as many. */
+const COMPACT_PLACES = 1024
+
+export type WindowTime = 'message' | 'arrival'
+
+export type SeriesSample = { timeMs: number; arrivalMs: number; value: number }
+
+/** The names of a series. The series of one client, channel and subtopic differ by their names. */
+export type SeriesKey = { client: string; channel: string; subtopic: string; name: string }
+
+/** The values of one series, ordered by the time of the windows. */
+class SeriesValues {
+  #times: number[] = []
+  #arrivals: number[] = []
+  #values: number[] = []
+  /** The first place in use. */
+  #first = 0
+  #newestArrivalMs = -Infinity
+
+  get newestArrivalMs(): number {
+    return this.#newestArrivalMs
+  }
+
+  add(timeMs: number, arrivalMs: number, value: number, keepMs: number): void {
+    const place = this.#placeAfter(timeMs)
+    if (place === this.#times.length) {
+      this.#times.push(timeMs)
+      this.#arrivals.push(arrivalMs)
+      this.#values.push(value)
+    } else {
+      this.#times.splice(place, 0, timeMs)
+      this.#arrivals.splice(place, 0, arrivalMs)
+      this.#values.splice(place, 0, value)
+    }
+    this.#newestArrivalMs = Math.max(this.#newestArrivalMs, arrivalMs)
+    this.#drop(timeMs, keepMs)
+  }
+
+  read(request: WindowFunction, endMs: number, durationMs: number): number | undefined {
+    const end = this.#placeAfter(endMs)
+    const begin = this.#placeAfter(endMs - durationMs)
+    if (request === 'count') return end - begin
+    if (begin === end) return undefined
+    const values = this.#values
+    switch (request) {
+      case 'last':
+        return values[end - 1]
+      case 'delta':
+        return (values[end - 1] as number) - (values[begin] as number)
+      case 'rate': {
+        const seconds = ((this.#times[end - 1] as number) - (this.#times[begin] as number)) / 1000
+        // One value, or several of one moment, have no rate.
+        return seconds === 0 ? undefined : ((values[end - 1] as number) - (values[begin] as number)) / seconds
+      }
+      case 'mean': {
+        let sum = 0
+        for (let at = begin; at < end; at++) sum += values[at] as number
+        return sum / (end - begin)
+      }
+      case 'min':
+      case 'max': {
+        const sign = request === 'min' ? 1 : -1
+        let least = Infinity
+        for (let at = begin; at < end; at++) least = Math.min(least, sign * (values[at] as number))
+        return sign * least
+      }
+    }
+  }
+
+  /** The first place after all values up to `timeMs`. */
+  #placeAfter(timeMs: number): number {
+    const times = this.#times
+    let low = this.#first
+    let high = times.length
+    // Most values are newer than all others, and most windows end at the newest.
+    if (high === low || (times[high - 1] as number) <= timeMs) return high
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      if ((times[middle] as number) <= timeMs) low = middle + 1
+      else high = middle
+    }
+    return low
+  }
+
+  #drop(lastMs: number, keepMs: number): void {
+    const isOld = (place: number) =>
+      (this.#arrivals[place] as number) <= this.#newestArrivalMs - keepMs &&
+      Math.abs((this.#times[place] as number) - lastMs) >= keepMs
+    while (isOld(this.#first)) this.#first++
+    while (isOld(this.#times.length - 1)) this.#dropNewest()
+    if (this.#times.length - this.#first > MAX_WINDOW_VALUES) {
+      const before = lastMs - (this.#times[this.#first] as number)
+      const after = (this.#times.at(-1) as number) - lastMs
+      if (before >= after) this.#first++
+      else this.#dropNewest()
+    }
+    if (this.#first >= COMPACT_PLACES && this.#first * 2 >= this.#times.length) {
+      this.#times = this.#times.slice(this.#first)
+      this.#arrivals = this.#arrivals.slice(this.#first)
+      this.#values = this.#values.slice(this.#first)
+      this.#first = 0
+    }
+  }
+
+  #dropNewest(): void {
+    this.#times.pop()
+    this.#arrivals.pop()
+    this.#values.pop()
+  }
+}
+
+const idOf = ({ client, channel, subtopic, name }: SeriesKey) => `${client}\n${channel}\n${subtopic}\n${name}`
+
+/**
+ * The series of rules with one kind of time. It is rebuilt by adding the stored values of the kept duration in the order of their arrival; values
+ * that are added in another order are accepted too.
+ */
+export class WindowStore {
+  readonly #windowTime: WindowTime
+  readonly #keepMs: number
+  readonly #series = new Map<string, SeriesValues>()
+
+  /** `keepMs` is the longest window that is asked for. */
+  constructor(windowTime: WindowTime, keepMs: number) {
+    this.#windowTime = windowTime
+    this.#keepMs = keepMs
+  }
+
+  /** The number of series. */
+  get size(): number {
+    return this.#series.size
+  }
+
+  /** Adds a value before the record that it belongs to is evaluated, so that its windows contain it. */
+  add(key: SeriesKey, sample: SeriesSample): void {
+    const id = idOf(key)
+    let series = this.#series.get(id)
+    if (series === undefined) this.#series.set(id, (series = new SeriesValues()))
+    series.add(this.#timeOf(sample), sample.arrivalMs, sample.value, this.#keepMs)
+  }
+
+  /** Answers the windows of the record of series `key` at these times. */
+  reader(key: SeriesKey, times: Pick<SeriesSample, 'timeMs' | 'arrivalMs'>): WindowReader {
+    const endMs = this.#timeOf(times)
+    return {
+      read: ({ function: wanted, series, durationMs }) => {
+        const values = this.#series.get(idOf(series === undefined ? key : { ...key, name: series }))
+        if (values === undefined) return wanted === 'count' ? 0 : undefined
+        return values.read(wanted, endMs, durationMs ?? this.#keepMs)
+      },
+    }
+  }
+
+  /** Forgets series without a value since the kept duration. */
+  prune(nowMs: number): void {
+    for (const [id, series] of this.#series) if (series.newestArrivalMs <= nowMs - this.#keepMs) this.#series.delete(id)
+  }
+
+  #timeOf({ timeMs, arrivalMs }: Pick<SeriesSample, 'timeMs' | 'arrivalMs'>): number {
+    return this.#windowTime === 'message' ? timeMs : arrivalMs
+  }
+}
