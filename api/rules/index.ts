@@ -7,20 +7,20 @@ import type { Infrastructure } from '#infrastructure/index.ts'
 import type { RoutePlugin } from '#http/index.ts'
 import { countOpenAlarms, removeOldAlarms } from './alarms/repository.ts'
 import { alarmRoutes } from './alarms/routes.ts'
-import { createAlarmsService } from './alarms/service.ts'
+import { Alarms } from './alarms/service.ts'
 import type { RulesConfig } from './config.ts'
 import { Evaluator } from './evaluation/evaluator.ts'
 import { forgetStates } from './evaluation/repository.ts'
 import { hintRulePublications, startRulePublications } from './publications/publications.ts'
 import { countRules } from './repository.ts'
 import { ruleRoutes } from './routes.ts'
-import { createRulesService } from './service.ts'
+import { Rules } from './service.ts'
 
 export { RULE_METRICS, ruleGauges } from './metrics.ts'
 
 export type RuleTimes = { intervalMs?: number }
 
-export type Rules = { readonly routes: RoutePlugin; stop(): Promise<void> }
+export type StartedRules = { readonly routes: RoutePlugin; stop(): Promise<void> }
 
 const PUBLICATION_INTERVAL_MS = 100
 const RETENTION_INTERVAL_MS = 3_600_000
@@ -41,7 +41,7 @@ export function startRules({
   messages: Pick<Messages, 'onCommitted' | 'publish' | 'rates'>
   /** Tests shorten them. */
   times?: RuleTimes | undefined
-}): Rules {
+}): StartedRules {
   const evaluator = new Evaluator({
     database,
     bus,
@@ -74,8 +74,8 @@ export function startRules({
     onFailure: (error) => logger.warn({ err: error }, 'failed to remove old alarms; retrying'),
   })
   const onChanged = (domainKey: number) => evaluator.changed(domainKey)
-  const rules = createRulesService({ database, journal, access, gate, quotas, onChanged })
-  const alarms = createAlarmsService({ database, journal, access, forget: forgetStates })
+  const rules = new Rules({ database, journal, access, gate, quotas, onChanged })
+  const alarms = new Alarms({ database, journal, access, forget: forgetStates })
   quotas.measure('rules', (domainKey) => countRules(database.db, domainKey))
   quotas.measure('open_alarms', (domainKey) => countOpenAlarms(database.db, domainKey))
   return {

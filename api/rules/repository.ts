@@ -155,9 +155,9 @@ export async function insertRule(
   )
 }
 
-const UNPAUSED = sql`paused_at = NULL, paused_reason = NULL, error_at = NULL, error_reason = NULL, error_count = 0`
+const UNPAUSED = sql`paused_at = NULL, paused_reason = NULL, pause_kind = NULL, error_at = NULL, error_reason = NULL, error_count = 0`
 
-/** A change ends a pause, and counts errors anew. */
+/** A change ends a pause, and the count of errors begins again. */
 export async function updateRule(
   tx: Transaction,
   key: number,

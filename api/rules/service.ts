@@ -73,27 +73,118 @@ const entryOf = (operation: string, { domainKey, id, name }: Pick<StoredRule, 'd
   attributes: { id, name },
 })
 
-export function createRulesService({ database, journal, access, gate, quotas, onChanged }: RulesDeps): RulesService {
-  async function enter(caller: UserPrincipal, domainId: string, action: DomainAction): Promise<DomainAccess> {
-    const domain = await access.enter(caller, domainId)
+export class Rules implements RulesService {
+  readonly #deps: RulesDeps
+
+  constructor(deps: RulesDeps) {
+    this.#deps = deps
+  }
+
+  async create(caller: UserPrincipal, domainId: string, input: NewRule): Promise<RuleRecord> {
+    const fields = fieldsOf(input)
+    const domain = await this.#enter(caller, domainId, 'rule_create')
+    const { domainKey } = domain
+    await this.#check(caller, domain, fields)
+    const id = newId()
+    const status = input.status ?? 'enabled'
+    await this.#deps.journal.change(caller, async (tx, record) => {
+      await this.#deps.quotas.requireRoom(tx, domainKey, 'rules', 1, (db) => countRules(db, domainKey))
+      const at = await beginAt(tx, domainKey, await fromOf(tx, input.from))
+      const by = { userKey: caller.key, createdBy: caller.id }
+      await insertRule(tx, {
+        ...fields,
+        ...by,
+        ...at,
+        id,
+        domainKey,
+        status,
+        isBehind: status === 'enabled' && at.isBehind,
+      })
+      await noteChange(tx, domainKey)
+      record(entryOf('create', { domainKey, id, name: fields.name }))
+    })
+    this.#deps.onChanged(domainKey)
+    return await this.#shown(domain, id)
+  }
+
+  async get(caller: UserPrincipal, domainId: string, id: string): Promise<RuleRecord> {
+    return await this.#shown(await this.#enter(caller, domainId, 'rule_read'), id)
+  }
+
+  async list(caller: UserPrincipal, domainId: string, query: RuleQuery): Promise<Page<RuleRecord>> {
+    const { offset, limit, cursor, name, channel, status = 'all' } = query
+    const { domainKey } = await this.#enter(caller, domainId, 'rule_read')
+    const page = { domainKey, name, channel, status, offset, limit, cursor }
+    const { total, rules, next } = await listRules(this.#deps.database.db, page)
+    return { total, offset, limit, items: rules, next }
+  }
+
+  async update(caller: UserPrincipal, domainId: string, id: string, input: RuleUpdate): Promise<RuleRecord> {
+    const domain = await this.#enter(caller, domainId, 'rule_update')
+    const before = await this.#shown(domain, id)
+    await this.#check(caller, domain, fieldsOf(input, before))
+    await this.#change(caller, domain, id, async (tx, rule, record) => {
+      const fields = fieldsOf(input, rule)
+      // What another change gave meanwhile is checked too.
+      compileDefinition(fields.definition)
+      await updateRule(tx, rule.key, { ...fields, userKey: caller.key, updatedBy: caller.id })
+      if (fields.name !== rule.name) await renameInAlarms(tx, rule.id, fields.name)
+      record(entryOf('update', { ...rule, name: fields.name }))
+    })
+    return await this.#shown(domain, id)
+  }
+
+  async enable(caller: UserPrincipal, domainId: string, id: string, from: string | undefined): Promise<RuleRecord> {
+    const domain = await this.#enter(caller, domainId, 'rule_update')
+    await this.#check(caller, domain, await this.#shown(domain, id))
+    await this.#change(caller, domain, id, async (tx, rule, record) => {
+      const by = { userKey: caller.key, updatedBy: caller.id }
+      if (rule.status === 'enabled' && from === undefined) await resumeRule(tx, rule.key, by)
+      else await enableRule(tx, rule.key, { ...by, ...(await beginAt(tx, rule.domainKey, await fromOf(tx, from))) })
+      record(entryOf('enable', rule))
+    })
+    return await this.#shown(domain, id)
+  }
+
+  async disable(caller: UserPrincipal, domainId: string, id: string): Promise<RuleRecord> {
+    const domain = await this.#enter(caller, domainId, 'rule_update')
+    await this.#change(caller, domain, id, async (tx, rule, record) => {
+      const { place } = (await findRule(tx, rule.domainKey, id)) ?? rule
+      await disableRule(tx, rule.key, place, caller.id)
+      record(entryOf('disable', rule))
+    })
+    return await this.#shown(domain, id)
+  }
+
+  async remove(caller: UserPrincipal, domainId: string, id: string): Promise<void> {
+    const domain = await this.#enter(caller, domainId, 'rule_delete')
+    await this.#change(caller, domain, id, async (tx, rule, record) => {
+      await clearAlarmsOf(tx, rule.id, caller.id)
+      await deleteRule(tx, rule.key)
+      record(entryOf('remove', rule))
+    })
+  }
+
+  async #enter(caller: UserPrincipal, domainId: string, action: DomainAction): Promise<DomainAccess> {
+    const domain = await this.#deps.access.enter(caller, domainId)
     domain.require(action)
     return domain
   }
 
-  async function shown({ domainKey }: DomainAccess, id: string): Promise<RuleRecord> {
-    const found = isId(id) ? await findRule(database.db, domainKey, id) : undefined
+  async #shown({ domainKey }: DomainAccess, id: string): Promise<RuleRecord> {
+    const found = isId(id) ? await findRule(this.#deps.database.db, domainKey, id) : undefined
     if (found === undefined) throw notFound()
     return found
   }
 
   /** Throws `malformed` and `forbidden` for what the caller may not save. */
-  async function check(caller: UserPrincipal, domain: DomainAccess, fields: RuleFields): Promise<CompiledDefinition> {
+  async #check(caller: UserPrincipal, domain: DomainAccess, fields: RuleFields): Promise<CompiledDefinition> {
     const compiled = compileDefinition(fields.definition)
-    await requireRights({ access, gate }, caller, domain.domainId, compiled)
+    await requireRights(this.#deps, caller, domain.domainId, compiled)
     const { source, actions = [] } = fields.definition
     const tasks = actions.flatMap((action) => (action.type === 'start' ? [action.task] : []))
     const { clients = [], groups = [] } = source
-    const known = await findKnown(database.db, domain.domainKey, { clients, groups, tasks })
+    const known = await findKnown(this.#deps.database.db, domain.domainKey, { clients, groups, tasks })
     for (const [index, id] of groups.entries())
       if (!known.has(id)) throw refusedField(`/source/groups/${index}`, 'is not the id of a group of the domain')
     for (const [index, id] of clients.entries())
@@ -105,7 +196,7 @@ export function createRulesService({ database, journal, access, gate, quotas, on
   }
 
   /** Locks the rules of the domain and the rule, and changes it. */
-  async function change(
+  async #change(
     caller: UserPrincipal,
     domain: DomainAccess,
     id: string,
@@ -113,95 +204,14 @@ export function createRulesService({ database, journal, access, gate, quotas, on
   ): Promise<void> {
     const { domainKey } = domain
     if (!isId(id)) throw notFound()
-    await journal.change(caller, async (tx, record) => {
+    await this.#deps.journal.change(caller, async (tx, record) => {
       await lockDomain(tx, domainKey)
       const rule = await lockRule(tx, domainKey, id)
       if (rule === undefined) throw notFound()
       await work(tx, rule, record)
       await noteChange(tx, domainKey)
     })
-    onChanged(domainKey)
-  }
-
-  return {
-    async create(caller, domainId, input) {
-      const fields = fieldsOf(input)
-      const domain = await enter(caller, domainId, 'rule_create')
-      const { domainKey } = domain
-      await check(caller, domain, fields)
-      const id = newId()
-      const status = input.status ?? 'enabled'
-      await journal.change(caller, async (tx, record) => {
-        await quotas.requireRoom(tx, domainKey, 'rules', 1, (db) => countRules(db, domainKey))
-        const at = await beginAt(tx, domainKey, await fromOf(tx, input.from))
-        const by = { userKey: caller.key, createdBy: caller.id }
-        await insertRule(tx, {
-          ...fields,
-          ...by,
-          ...at,
-          id,
-          domainKey,
-          status,
-          isBehind: status === 'enabled' && at.isBehind,
-        })
-        await noteChange(tx, domainKey)
-        record(entryOf('create', { domainKey, id, name: fields.name }))
-      })
-      onChanged(domainKey)
-      return await shown(domain, id)
-    },
-    async get(caller, domainId, id) {
-      return await shown(await enter(caller, domainId, 'rule_read'), id)
-    },
-    async list(caller, domainId, query) {
-      const { offset, limit, cursor, name, channel, status = 'all' } = query
-      const { domainKey } = await enter(caller, domainId, 'rule_read')
-      const page = { domainKey, name, channel, status, offset, limit, cursor }
-      const { total, rules, next } = await listRules(database.db, page)
-      return { total, offset, limit, items: rules, next }
-    },
-    async update(caller, domainId, id, input) {
-      const domain = await enter(caller, domainId, 'rule_update')
-      const before = await shown(domain, id)
-      await check(caller, domain, fieldsOf(input, before))
-      await change(caller, domain, id, async (tx, rule, record) => {
-        const fields = fieldsOf(input, rule)
-        // What another change gave meanwhile is checked too.
-        compileDefinition(fields.definition)
-        await updateRule(tx, rule.key, { ...fields, userKey: caller.key, updatedBy: caller.id })
-        if (fields.name !== rule.name) await renameInAlarms(tx, rule.id, fields.name)
-        record(entryOf('update', { ...rule, name: fields.name }))
-      })
-      return await shown(domain, id)
-    },
-    async enable(caller, domainId, id, from) {
-      const domain = await enter(caller, domainId, 'rule_update')
-      await check(caller, domain, await shown(domain, id))
-      await change(caller, domain, id, async (tx, rule, record) => {
-        const by = { userKey: caller.key, updatedBy: caller.id }
-        if (rule.status === 'enabled' && from === undefined) await resumeRule(tx, rule.key, by)
-        else await enableRule(tx, rule.key, { ...by, ...(await beginAt(tx, rule.domainKey, await fromOf(tx, from))) })
-        record(entryOf('enable', rule))
-      })
-      return await shown(domain, id)
-    },
-    async disable(caller, domainId, id) {
-      const domain = await enter(caller, domainId, 'rule_update')
-      await change(caller, domain, id, async (tx, rule, record) => {
-        const { place } = (await findRule(tx, rule.domainKey, id)) ?? rule
-        await disableRule(tx, rule.key, place, caller.id)
-        record(entryOf('disable', rule))
-      })
-      return await shown(domain, id)
-    },
-    async remove(caller, domainId, id) {
-      const domain = await enter(caller, domainId, 'rule_delete')
-      await change(caller, domain, id, async (tx, rule, record) => {
-        await clearAlarmsOf(tx, rule.id, caller.id)
-        await deleteRule(tx, rule.key)
-        record(entryOf('remove', rule))
-      })
-    },
+    this.#deps.onChanged(domainKey)
   }
 }
 

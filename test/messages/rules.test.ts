@@ -166,20 +166,26 @@ describe('a rule', () => {
     })
     expect(rule.named).toContainEqual({ type: 'channel', id: target, name: 'channel' })
     for (const value of [31, 32, 10]) await sendValue(plant, device, channel, value)
-    type Page = { messages: { subtopic: string; payload: Record<string, unknown>; protocol: string }[] }
-    const messages = await until(async () => {
-      const page = (
-        await plant.owner.call('GET', `/m/${plant.domainId}/c/${target}?format=json&dir=asc`)
-      ).json<Page>()
-      return page.messages?.length === 4 ? page.messages : undefined
-    }, 'four messages were published')
-    const all = messages.filter(({ subtopic }) => subtopic === 'all')
-    expect(all.map(({ payload }) => payload)).toEqual([
-      { v: 31, client: device.id },
-      { v: 32, client: device.id },
+    type Page = { messages: { payload: Record<string, unknown>; protocol: string }[] }
+    const published = async (subtopic: string) =>
+      await until(async () => {
+        const page = await plant.owner.call(
+          'GET',
+          `/m/${plant.domainId}/c/${target}?subtopic=${subtopic}&format=${subtopic}&dir=asc`,
+        )
+        const { messages } = expectStatus(200, page).json<Page>()
+        return messages.length === 2 ? messages : undefined
+      }, 'both messages were published')
+    // Both have the time of one transaction.
+    const all = (await published('all')).toSorted(
+      (left, right) => Number(left.payload['v']) - Number(right.payload['v']),
+    )
+    expect(all).toMatchObject([
+      { payload: { v: 31, client: device.id }, protocol: 'rule' },
+      { payload: { v: 32, client: device.id } },
     ])
-    const moments = messages.filter(({ subtopic }) => subtopic === 'hot').map(({ payload }) => payload)
-    expect(moments).toMatchObject([
+    const moments = (await published('hot')).map(({ payload }) => payload)
+    expect(moments.toSorted((left, right) => Number(right['value']) - Number(left['value']))).toMatchObject([
       {
         moment: 'raise',
         rule: { id: rule.id },

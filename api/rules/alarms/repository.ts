@@ -301,3 +301,8 @@ export async function insertAlarms(
     RETURNING ${TOLD}, a.id = ANY (${ids}::uuid[]) AS "isInserted", a.cleared_at IS NOT NULL AS "isCleared"`.execute(tx)
   return rows
 }
+
+export async function findUserKey(db: Queryable, id: string): Promise<number | undefined> {
+  const { rows } = await sql<{ key: number }>`SELECT key FROM users WHERE id = ${id}::uuid`.execute(db)
+  return rows[0]?.key
+}

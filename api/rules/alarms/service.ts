@@ -12,10 +12,10 @@ import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError, kindOf, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
-import { findUserKey } from '../users.ts'
 import {
   deleteAlarm,
   findAlarms,
+  findUserKey,
   insertHistory,
   listAlarms,
   listHistory,
@@ -43,7 +43,7 @@ export type AlarmsDeps = {
   journal: Pick<Journal, 'change'>
   access: AccessPolicy
   /**
-   * Called before alarms are locked that may end otherwise than by their rule: their condition begins anew. It waits for the rules of the domain,
+   * Called before alarms are locked that may end otherwise than by their rule: their condition begins again from the start. It waits for the rules of the domain,
    * which lock what they evaluate before alarms.
    */
   forget: (tx: Transaction, domainKey: number, ids: readonly string[]) => Promise<void>
@@ -74,47 +74,63 @@ export function alarmEntry(
   }
 }
 
-export function createAlarmsService({ database, journal, access, forget }: AlarmsDeps): AlarmsService {
-  const { db } = database
+export class Alarms implements AlarmsService {
+  readonly #deps: AlarmsDeps
 
-  async function enter(caller: UserPrincipal, domainId: string, action: DomainAction): Promise<DomainAccess> {
-    const domain = await access.enter(caller, domainId)
-    domain.require(action)
-    return domain
+  constructor(deps: AlarmsDeps) {
+    this.#deps = deps
   }
 
-  async function find(domainKey: number, id: string): Promise<AlarmRecord> {
-    const [found] = isId(id) ? await findAlarms(db, domainKey, [id]) : []
-    if (found === undefined) throw notFound()
-    return found
+  async list(caller: UserPrincipal, domainId: string, query: AlarmQuery): Promise<Page<AlarmRecord>> {
+    const { domainKey } = await this.#enter(caller, domainId, 'alarm_read')
+    const { offset, limit, cursor } = query
+    const range = { offset, limit, cursor }
+    const { total, alarms, next } = await listAlarms(this.#deps.database.db, filterOf(domainKey, query), range)
+    return { total, offset, limit, items: alarms, next }
   }
 
-  async function change(
+  async get(caller: UserPrincipal, domainId: string, id: string): Promise<AlarmRecord> {
+    return await this.#find((await this.#enter(caller, domainId, 'alarm_read')).domainKey, id)
+  }
+
+  async history(
+    caller: UserPrincipal,
+    domainId: string,
+    id: string,
+    { offset, limit, cursor }: AlarmHistoryQuery,
+  ): Promise<Page<AlarmChange>> {
+    const { domainKey } = await this.#enter(caller, domainId, 'alarm_read')
+    const alarm = await this.#find(domainKey, id)
+    const { total, changes, next } = await listHistory(this.#deps.database.db, alarm.key, { offset, limit, cursor })
+    return { total, offset, limit, items: changes, next }
+  }
+
+  async update(caller: UserPrincipal, domainId: string, id: string, input: AlarmUpdate): Promise<AlarmRecord> {
+    const [changed] = await this.updateMany(caller, domainId, { ids: [id], ...input })
+    if (changed === undefined) throw notFound()
+    return changed
+  }
+
+  async updateMany(
     caller: UserPrincipal,
     domainId: string,
     { ids, ...input }: AlarmBulkUpdate,
   ): Promise<AlarmRecord[]> {
-    const domain = await enter(caller, domainId, 'alarm_update')
+    const { database, journal, access, forget } = this.#deps
+    const domain = await this.#enter(caller, domainId, 'alarm_update')
     const { domainKey } = domain
-    const assigneeId = await assigneeOf(db, access, domain.domainId, input.assignee_id)
-    const wanted = new Set(ids.map((id) => id.toLowerCase()))
+    const assigneeId = await assigneeOf(database.db, access, domain.domainId, input.assignee_id)
+    const wanted = [...new Set(ids.map((id) => id.toLowerCase()))].filter(isId)
     await journal.change(caller, async (tx, record) => {
-      if (input.status === 'cleared') await forget(tx, domainKey, [...wanted])
-      const alarms = await lockAlarms(tx, domainKey, [...wanted].filter(isId))
+      if (input.status === 'cleared') await forget(tx, domainKey, wanted)
+      const alarms = await lockAlarms(tx, domainKey, wanted)
       requireAll(ids, alarms)
       const fields: AlarmFields[] = []
       const history: NewChange[] = []
       for (const alarm of alarms) {
         const changes = changesOf(alarm, input, assigneeId)
         if (changes.length === 0) continue
-        const done = new Set(changes.map((one) => one.change))
-        fields.push({
-          key: alarm.key,
-          isAcknowledged: (alarm.acknowledgedAt !== null || done.has('acknowledge')) && !done.has('unacknowledge'),
-          isCleared: done.has('clear'),
-          assigneeId: done.has('assign') ? (assigneeId ?? null) : alarm.assigneeId,
-          comments: done.has('comment') ? 1 : 0,
-        })
+        fields.push(changedFields(alarm, changes))
         history.push(...changes)
         for (const one of changes)
           record(
@@ -124,43 +140,44 @@ export function createAlarmsService({ database, journal, access, forget }: Alarm
       await updateAlarms(tx, fields, caller.id)
       await insertHistory(tx, history, caller.id)
     })
-    return await findAlarms(db, domainKey, [...wanted])
+    return await findAlarms(database.db, domainKey, wanted)
   }
 
+  async remove(caller: UserPrincipal, domainId: string, id: string): Promise<void> {
+    const { journal, forget } = this.#deps
+    const { domainKey } = await this.#enter(caller, domainId, 'alarm_delete')
+    if (!isId(id)) throw notFound()
+    await journal.change(caller, async (tx, record) => {
+      await forget(tx, domainKey, [id])
+      const [alarm] = await lockAlarms(tx, domainKey, [id])
+      if (alarm === undefined) throw notFound()
+      await deleteAlarm(tx, alarm.key)
+      record(alarmEntry('remove', domainKey, alarm))
+    })
+  }
+
+  async #enter(caller: UserPrincipal, domainId: string, action: DomainAction): Promise<DomainAccess> {
+    const domain = await this.#deps.access.enter(caller, domainId)
+    domain.require(action)
+    return domain
+  }
+
+  async #find(domainKey: number, id: string): Promise<AlarmRecord> {
+    const [found] = isId(id) ? await findAlarms(this.#deps.database.db, domainKey, [id]) : []
+    if (found === undefined) throw notFound()
+    return found
+  }
+}
+
+function changedFields(alarm: AlarmRecord, changes: readonly NewChange[]): AlarmFields {
+  const done = new Map(changes.map((one) => [one.change, one]))
+  const assigned = done.get('assign')
   return {
-    async list(caller, domainId, query) {
-      const { domainKey } = await enter(caller, domainId, 'alarm_read')
-      const { offset, limit, cursor } = query
-      const { total, alarms, next } = await listAlarms(db, filterOf(domainKey, query), { offset, limit, cursor })
-      return { total, offset, limit, items: alarms, next }
-    },
-    async get(caller, domainId, id) {
-      return await find((await enter(caller, domainId, 'alarm_read')).domainKey, id)
-    },
-    async history(caller, domainId, id, query) {
-      const { domainKey } = await enter(caller, domainId, 'alarm_read')
-      const { offset, limit, cursor } = query
-      const alarm = await find(domainKey, id)
-      const { total, changes, next } = await listHistory(db, alarm.key, { offset, limit, cursor })
-      return { total, offset, limit, items: changes, next }
-    },
-    async update(caller, domainId, id, input) {
-      const [changed] = await change(caller, domainId, { ids: [id], ...input })
-      if (changed === undefined) throw notFound()
-      return changed
-    },
-    updateMany: (caller, domainId, input) => change(caller, domainId, input),
-    async remove(caller, domainId, id) {
-      const { domainKey } = await enter(caller, domainId, 'alarm_delete')
-      if (!isId(id)) throw notFound()
-      await journal.change(caller, async (tx, record) => {
-        await forget(tx, domainKey, [id])
-        const [alarm] = await lockAlarms(tx, domainKey, [id])
-        if (alarm === undefined) throw notFound()
-        await deleteAlarm(tx, alarm.key)
-        record(alarmEntry('remove', domainKey, alarm))
-      })
-    },
+    key: alarm.key,
+    isAcknowledged: (alarm.acknowledgedAt !== null || done.has('acknowledge')) && !done.has('unacknowledge'),
+    isCleared: done.has('clear'),
+    assigneeId: assigned === undefined ? alarm.assigneeId : assigned.assigneeId,
+    comments: done.has('comment') ? 1 : 0,
   }
 }
 

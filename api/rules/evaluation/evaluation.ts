@@ -89,7 +89,7 @@ export class Evaluation {
     const { atMs, cause } = sample
     const before = entry.state
     const advanced = advance(rule.timing, before, { atMs, holds, clears, cause })
-    // What was due before the sample is told of the sample that was the last one then.
+    // What was due before the sample has the values of the one that was the last then.
     if (holds) {
       const told = advanced.effects.at(-1)
       for (const effect of advanced.effects.slice(0, -1)) this.#tell(entry, effect, undefined, undefined)

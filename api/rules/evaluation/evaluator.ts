@@ -42,6 +42,8 @@ const RETRY_MS = 1_000
 const IDLE_PAUSE_MS = 10_000
 /** The interval between two looks for what time changes, and for rules that are behind. */
 const DUE_INTERVAL_MS = 500
+/** Domains of another process are asked for again after this time: that process may be gone. */
+const ELSEWHERE_INTERVAL_MS = 5_000
 /** The interval between two rounds of what is rare: domains without messages pass them, and paused rules are looked at. */
 const RARE_INTERVAL_MS = 10_000
 const PAUSED_CHECK_SECONDS = 20
@@ -49,6 +51,7 @@ const MAX_CHECKED = 50
 /** Batches that are looked through at once. */
 const MAX_BATCHES = 2_000
 const MAX_DUE = 1_000
+const NONE: ReadonlySet<number> = new Set()
 /** A time without any process that counts for no rule. */
 const LONGEST_GAP_SECONDS = 60
 
@@ -72,6 +75,8 @@ export class Evaluator {
   readonly #ends: (() => void)[]
   /** Domains that may have something to do. */
   readonly #waiting = new Set<number>()
+  /** Domains that another process evaluated when it was asked last. */
+  readonly #elsewhere = new Set<number>()
   /** Domains that got messages since the last rare round. */
   #seen = new Set<number>()
   #served: ReadonlySet<number> = new Set()
@@ -81,6 +86,7 @@ export class Evaluator {
   /** Where the last rare round stood. */
   #swept: Position | undefined
   #dueMs = -Infinity
+  #elsewhereMs = -Infinity
   #rareMs = -Infinity
 
   constructor(deps: EvaluatorDeps) {
@@ -162,6 +168,11 @@ export class Evaluator {
   }
 
   async #lookAtTime(): Promise<void> {
+    if (monotonicMs() - this.#elsewhereMs >= ELSEWHERE_INTERVAL_MS) {
+      this.#elsewhereMs = monotonicMs()
+      for (const key of this.#elsewhere) this.#waiting.add(key)
+      this.#elsewhere.clear()
+    }
     if (monotonicMs() - this.#dueMs < DUE_INTERVAL_MS) return
     this.#dueMs = monotonicMs()
     for (const key of await listDueDomains(this.#deps.database.db, Date.now() - DUE_INTERVAL_MS, MAX_DUE))
@@ -172,18 +183,19 @@ export class Evaluator {
   async #stepInTurn(): Promise<boolean> {
     const { bus, logger, onPublished } = this.#deps
     let hasMore = false
-    for (const domainKey of [...this.#waiting]) {
+    for (const domainKey of this.#waiting.union(NONE)) {
       const begunMs = monotonicMs()
+      this.#waiting.delete(domainKey)
       try {
         const outcome = await this.#steps.step(domainKey)
         if (outcome.published) onPublished()
         if (outcome.started) hintMessages(bus)
-        if (outcome.hasMore) hasMore = true
-        else this.#waiting.delete(domainKey)
+        if (outcome.isElsewhere) this.#elsewhere.add(domainKey)
+        if (outcome.hasMore) this.#waiting.add(domainKey)
+        hasMore ||= outcome.hasMore
       } catch (error) {
         // Others go on meanwhile; this one is tried again when time or messages come to it.
         logger.warn({ err: error, domainKey }, 'failed to evaluate the rules of a domain; retrying')
-        this.#waiting.delete(domainKey)
         this.#isServedKnown = false
         this.#served = new Set([...this.#served].filter((key) => key !== domainKey))
       }

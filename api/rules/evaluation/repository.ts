@@ -182,7 +182,7 @@ export async function removeStates(
       AND s.name = n.name`.execute(tx)
 }
 
-/** The states behind these alarms: a condition that still holds begins anew. */
+/** The states behind these alarms: a condition that still holds begins again. */
 export async function forgetStates(tx: Transaction, domainKey: number, alarmIds: readonly string[]): Promise<void> {
   await sql`SELECT FROM rule_domains WHERE domain_key = ${domainKey} FOR NO KEY UPDATE`.execute(tx)
   await sql`DELETE FROM rule_states s USING alarms a JOIN rules r ON r.id = a.rule_id

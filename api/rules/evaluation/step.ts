@@ -68,13 +68,15 @@ export type StepDeps = RightsDeps & {
 }
 
 export type StepOutcome = {
+  /** Another process evaluates the rules of the domain. */
+  isElsewhere: boolean
   /** There is more to do at once. */
   hasMore: boolean
   published: boolean
   started: boolean
 }
 
-const NOTHING: StepOutcome = { hasMore: false, published: false, started: false }
+const NOTHING: StepOutcome = { isElsewhere: false, hasMore: false, published: false, started: false }
 
 type Rules = { stored: readonly StoredRule[]; compiled: ReadonlyMap<number, CompiledRule> }
 
@@ -107,13 +109,14 @@ export class RuleSteps {
       const outcome = await journal.change('system', async (tx, record) => {
         moved = undefined
         const domain = await takeDomain(tx, domainKey, node)
-        if (domain === undefined) return NOTHING
+        if (domain === undefined) return { ...NOTHING, isElsewhere: true }
         const known = await this.#know(tx, domain)
         const shared = { domain, known, record }
         const together = await this.#stepTogether(tx, shared)
         if (known.windows !== undefined) moved = { windows: known.windows, place: together.place }
         const alone = await this.#stepAlone(tx, { ...shared, domain: { ...domain, place: together.place } })
         return {
+          isElsewhere: false,
           hasMore: together.hasMore || alone.hasMore,
           published: together.published || alone.published,
           started: together.started || alone.started,
@@ -258,20 +261,7 @@ export class RuleSteps {
     if (given.messages.length === 0 && due.length === 0)
       return { ...NOTHING, hasChanged: false, paused: new Set<number>() }
     const clients = await clientsOf(tx, domain.domainKey, rules, { messages: given.messages, due })
-    const samples = given.messages.flatMap((message) => safeSamples(message, clients.ofMessage(message).client))
-    const meetings = samples.map((sample) => ({
-      sample,
-      rules: given.index
-        .match({
-          channel: sample.message.channelId,
-          subtopic: sample.series.subtopic,
-          name: sample.record?.n,
-          client: sample.series.publisherId,
-          groups: clients.ofMessage(sample.message).groups,
-          tags: sample.variables.client.tags,
-        })
-        .filter(({ place }) => comparePlaces(place, sample.place) <= 0),
-    }))
+    const meetings = meetingsOf(given.messages, given.index, clients)
     const paused = await this.#pauseLacking(tx, domain, meetings)
     const collected = new Collected(
       { domain, channels, client: clients.byId },
@@ -285,19 +275,7 @@ export class RuleSteps {
         meetings.filter((one) => one.rules.some(({ windowMs }) => windowMs > 0)).map(({ sample }) => sample),
         given.before ?? domain.place,
       )
-    for (const { sample, rules: met } of meetings) {
-      windows?.add(sample)
-      for (const rule of met) {
-        const place = paused.get(rule.key)
-        if (place !== undefined && comparePlaces(place, sample.place) <= 0) continue
-        if (publishes(rule) && depthOf(sample) >= MAX_DEPTH) {
-          paused.set(rule.key, sample.place)
-          await this.#pauseLooping(tx, rule, sample)
-          continue
-        }
-        evaluation.meet(rule, sample, windows?.readerOf(rule, sample))
-      }
-    }
+    await this.#meetAll(tx, { evaluation, meetings, windows, paused })
     const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
     for (const entry of evaluation.states)
       if (isDue.has(entry.rule.key) && !paused.has(entry.rule.key)) evaluation.pass(entry, nowMs)
@@ -316,11 +294,39 @@ export class RuleSteps {
     }
   }
 
+  /** Evaluates the rules that each sample meets, up to the places where they are paused. */
+  async #meetAll(
+    tx: Transaction,
+    {
+      evaluation,
+      meetings,
+      windows,
+      paused,
+    }: {
+      evaluation: Evaluation
+      meetings: readonly Meeting[]
+      windows: DomainWindows | undefined
+      paused: Map<number, Place>
+    },
+  ): Promise<void> {
+    for (const { sample, rules } of meetings) {
+      windows?.add(sample)
+      for (const rule of rules) {
+        const place = paused.get(rule.key)
+        if (place !== undefined && comparePlaces(place, sample.place) <= 0) continue
+        if (publishes(rule) && depthOf(sample) >= MAX_DEPTH) {
+          paused.set(rule.key, sample.place)
+          await this.#pauseLooping(tx, rule, sample)
+        } else evaluation.meet(rule, sample, windows?.readerOf(rule, sample))
+      }
+    }
+  }
+
   /** Pauses rules whose user lacks a right, at the first message that they meet. Returns the places where they stop. */
   async #pauseLacking(
     tx: Transaction,
     { domainId }: StepDomain,
-    meetings: readonly { sample: Sample; rules: readonly CompiledRule[] }[],
+    meetings: readonly Meeting[],
   ): Promise<Map<number, Place>> {
     const paused = new Map<number, Place>()
     const looked = new Set<number>()
@@ -436,6 +442,28 @@ async function clientsOf(
       (publisherKey === null ? undefined : byKey.get(publisherKey)) ?? unknown(publisherId),
     byId: (id) => byId.get(id),
   }
+}
+
+type Meeting = { sample: Sample; rules: readonly CompiledRule[] }
+
+/** The samples of the messages, in order, and the rules that each meets. */
+function meetingsOf(messages: readonly LiveMessage[], index: RuleIndex<CompiledRule>, clients: Clients): Meeting[] {
+  return messages.flatMap((message) => {
+    const { client, groups } = clients.ofMessage(message)
+    return safeSamples(message, client).map((sample) => ({
+      sample,
+      rules: index
+        .match({
+          channel: message.channelId,
+          subtopic: message.subtopic,
+          name: sample.record?.n,
+          client: message.publisherId,
+          groups,
+          tags: client.tags,
+        })
+        .filter(({ place }) => comparePlaces(place, sample.place) <= 0),
+    }))
+  })
 }
 
 async function giveStates(
@@ -580,7 +608,7 @@ class Collected {
       }
     }
     await countErrors(tx, errors)
-    return { hasMore: false, published: this.#publications.length > 0, started: this.#starts.length > 0 }
+    return { ...NOTHING, published: this.#publications.length > 0, started: this.#starts.length > 0 }
   }
 
   #countActed(evaluation: Evaluation, ruleKey: number): void {

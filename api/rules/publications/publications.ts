@@ -103,14 +103,15 @@ export function startRulePublications({ database, bus, gate, messages, logger, i
       const refused = attempts.flatMap(({ row, reason }) => (reason === undefined ? [] : [{ row, reason }]))
       for (const { row, reason } of refused)
         logger.warn({ rule: row.ruleId, reason }, 'did not publish a message of a rule')
-      const byRule = Map.groupBy(refused, ({ row }) => row.ruleId)
-      await countErrors(
-        db,
-        [...byRule].map(([ruleId, some]) => ({ ruleId, reason: some.at(-1)?.reason ?? '', count: some.length })),
-      )
+      await countErrors(db, errorsOf(refused))
       return isFull
     },
   })
+}
+
+function errorsOf(refused: readonly { row: QueuedPublication; reason: string }[]) {
+  const byRule = Map.groupBy(refused, ({ row }) => row.ruleId)
+  return [...byRule].map(([ruleId, some]) => ({ ruleId, reason: some.at(-1)?.reason ?? '', count: some.length }))
 }
 
 const digest = (text: string): Buffer => createHash('sha256').update(text).digest()
