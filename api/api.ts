@@ -44,6 +44,10 @@ import {
 import type { Messages } from './messages/index.ts'
 import { createFullDomains } from './queued-bytes.ts'
 import { startDomainStreams, startViews } from './views/index.ts'
+import { RULES_SETTINGS } from './rules/config.ts'
+import type { RulesConfig } from './rules/config.ts'
+import { startRules } from './rules/index.ts'
+import type { RuleTimes } from './rules/index.ts'
 import { PROVISIONING_SETTINGS, startProvisioning } from './provisioning/index.ts'
 import type { NotificationTimes, Provisioning, ProvisioningConfig } from './provisioning/index.ts'
 
@@ -78,6 +82,8 @@ export type ApiOptions = {
   config: IdentityConfig
   /** Undefined selects every default. */
   provisioning?: ProvisioningConfig
+  /** Undefined selects every default. */
+  rules?: RulesConfig
   /** Listener of CoAP. Undefined disables CoAP. */
   coap?: { host: string; port: number; maxBodyBytes: number } | undefined
   /** Listener of MQTT. Undefined disables MQTT. `files` are the configured TLS files, if any. */
@@ -104,6 +110,8 @@ export type ApiOptions = {
   notificationTimes?: NotificationTimes
   /** Intervals at which consumers that nobody reads are looked at. Tests shorten them. */
   consumerTimes?: ConsumerTimes
+  /** Intervals of rules. Tests shorten them. */
+  ruleTimes?: RuleTimes
 }
 
 export async function startApi(life: Lifecycle, options: ApiOptions): Promise<Api> {
@@ -222,7 +230,18 @@ async function startDeviceParts(life: Lifecycle, options: ApiOptions, { identity
     const value = startConsumers({ ...shared, times: consumerTimes })
     return Promise.resolve({ value, stop: () => value.stop() })
   })
-  return { identity, events, devices, messages, provisioning, consumers }
+  const rules = await life.start('rules', () => {
+    const value = startRules({
+      config: options.rules ?? readConfig(RULES_SETTINGS, {}),
+      infrastructure,
+      identity,
+      gate,
+      messages,
+      times: options.ruleTimes,
+    })
+    return Promise.resolve({ value, stop: () => value.stop() })
+  })
+  return { identity, events, devices, messages, provisioning, consumers, rules }
 }
 
 async function startMqttServer(
@@ -339,7 +358,7 @@ async function messageRoutes(
   app: HttpApp,
   life: Lifecycle,
   { infrastructure }: ApiOptions,
-  { parts: { identity, devices, messages, provisioning, consumers }, answers: { streamed, views }, mqttServer }: Served,
+  { parts: { identity, devices, messages, provisioning, consumers, rules }, answers: { streamed, views }, mqttServer }: Served,
 ): Promise<void> {
   const { database, streams } = infrastructure
   const { access, journal, tokens, quotas } = identity
@@ -353,6 +372,7 @@ async function messageRoutes(
   await sessionRoutes(createSessionsService({ database, access, journal }))(app)
   await provisioning.routes(app)
   await consumers.routes(app)
+  await rules.routes(app)
   await views.routes(app)
   await streamed.routes(app)
   const mqttUpgrades =

@@ -8,10 +8,12 @@ export {
   PROCESSES_SETTINGS,
   PROVISIONING_SETTINGS,
   PUBLISHED_SETTINGS,
+  RULES_SETTINGS,
 } from './config.ts'
-export type { CoapConfig, IdentityConfig, MqttConfig, ProvisioningConfig } from './config.ts'
+export type { CoapConfig, IdentityConfig, MqttConfig, ProvisioningConfig, RulesConfig } from './config.ts'
 export { API_METRICS, apiGauges } from './metrics.ts'
 export { SERVICE_PORTS } from './service-ports.ts'
 export type { ConsumerTimes } from './consumers/index.ts'
+export type { RuleTimes } from './rules/index.ts'
 export type { NotificationTimes } from './provisioning/index.ts'
 export { createChannelReader } from './automation/index.ts'

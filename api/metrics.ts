@@ -14,6 +14,7 @@ import {
   partitionGauges,
   projectorGauges,
 } from './messages/index.ts'
+import { RULE_METRICS, ruleGauges } from './rules/index.ts'
 import { NOTIFICATION_METRICS, notificationGauges } from './provisioning/index.ts'
 
 export const API_METRICS: readonly MetricSet[] = [
@@ -25,6 +26,7 @@ export const API_METRICS: readonly MetricSet[] = [
   QUEUE_METRICS.set,
   CONSUMER_METRICS.set,
   COMMAND_METRICS.set,
+  RULE_METRICS.set,
   NOTIFICATION_METRICS.set,
   MAIL_METRICS.set,
 ]
@@ -36,6 +38,7 @@ export function apiGauges(database: Database): GaugeSource[] {
     queueGauges(database),
     consumerGauges(database),
     commandGauges(database),
+    ruleGauges(database),
     notificationGauges(database),
   ]
 }

@@ -276,6 +276,95 @@ BEGIN
 END
 $function$;
 
+CREATE TABLE alarm_history (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  alarm_key bigint NOT NULL,
+  at timestamp with time zone NOT NULL DEFAULT now(),
+  change text NOT NULL,
+  actor_id uuid,
+  assignee_id uuid,
+  comment text NOT NULL DEFAULT ''::text,
+  CONSTRAINT alarm_history_pkey PRIMARY KEY (key),
+  CONSTRAINT alarm_history_change_check CHECK ((change = ANY (ARRAY['raise'::text, 'acknowledge'::text, 'unacknowledge'::text, 'assign'::text, 'comment'::text, 'clear'::text])))
+);
+COMMENT ON TABLE alarm_history IS 'What was done with an alarm, by whom and when.';
+COMMENT ON COLUMN alarm_history.key IS 'Internal key, in the order of the changes of one alarm.';
+COMMENT ON COLUMN alarm_history.alarm_key IS 'The alarm.';
+COMMENT ON COLUMN alarm_history.at IS 'When it was done.';
+COMMENT ON COLUMN alarm_history.change IS 'What was done.';
+COMMENT ON COLUMN alarm_history.actor_id IS 'Id of the user who did it; NULL: the rule.';
+COMMENT ON COLUMN alarm_history.assignee_id IS 'To whom it was assigned; NULL: to nobody, or it was not assigned.';
+COMMENT ON COLUMN alarm_history.comment IS 'The comment; empty: none.';
+CREATE INDEX alarm_history_alarm ON alarm_history USING btree (alarm_key, key);
+
+CREATE TABLE alarms (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  domain_key bigint NOT NULL,
+  rule_id uuid NOT NULL,
+  rule_name text NOT NULL,
+  client_id uuid,
+  client_name text NOT NULL DEFAULT ''::text,
+  channel_id uuid,
+  channel_name text NOT NULL DEFAULT ''::text,
+  subtopic text NOT NULL DEFAULT ''::text,
+  name text NOT NULL DEFAULT ''::text,
+  unit text NOT NULL DEFAULT ''::text,
+  severity text NOT NULL,
+  value jsonb,
+  text text NOT NULL DEFAULT ''::text,
+  condition text NOT NULL DEFAULT ''::text,
+  cause text NOT NULL DEFAULT ''::text,
+  count bigint NOT NULL DEFAULT 1,
+  comments integer NOT NULL DEFAULT 0,
+  first_at timestamp with time zone NOT NULL,
+  last_at timestamp with time zone NOT NULL,
+  acknowledged_at timestamp with time zone,
+  acknowledged_by uuid,
+  assignee_id uuid,
+  cleared_at timestamp with time zone,
+  cleared_by uuid,
+  updated_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT alarms_pkey PRIMARY KEY (key),
+  CONSTRAINT alarms_acknowledged_check CHECK ((num_nulls(acknowledged_at, acknowledged_by) = ANY (ARRAY[0, 2]))),
+  CONSTRAINT alarms_cleared_check CHECK (((cleared_at IS NOT NULL) OR (cleared_by IS NULL))),
+  CONSTRAINT alarms_id_key UNIQUE (id),
+  CONSTRAINT alarms_severity_check CHECK ((severity = ANY (ARRAY['info'::text, 'warning'::text, 'major'::text, 'critical'::text])))
+);
+COMMENT ON TABLE alarms IS 'Alarms: a condition of a rule that holds for a series of a client. An alarm remains when its rule, client or channel is deleted.';
+COMMENT ON COLUMN alarms.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN alarms.id IS 'Id that users see.';
+COMMENT ON COLUMN alarms.domain_key IS 'The domain.';
+COMMENT ON COLUMN alarms.rule_id IS 'Id of the rule that raised it; the rule may be deleted since.';
+COMMENT ON COLUMN alarms.rule_name IS 'Name of the rule when it raised it.';
+COMMENT ON COLUMN alarms.client_id IS 'Id of the client whose message raised it; NULL: no client sent it.';
+COMMENT ON COLUMN alarms.client_name IS 'Name of the client then.';
+COMMENT ON COLUMN alarms.channel_id IS 'Id of the channel of the message; NULL: no message raised it.';
+COMMENT ON COLUMN alarms.channel_name IS 'Name of the channel then.';
+COMMENT ON COLUMN alarms.subtopic IS 'Subtopic of the message, elements joined by a dot.';
+COMMENT ON COLUMN alarms.name IS 'Name of the record; empty: the message has no records.';
+COMMENT ON COLUMN alarms.unit IS 'Unit of the record.';
+COMMENT ON COLUMN alarms.severity IS 'How serious it is: info, warning, major or critical.';
+COMMENT ON COLUMN alarms.value IS 'The value that raised it, or that was last seen while the condition held; NULL: none.';
+COMMENT ON COLUMN alarms.text IS 'What the rule says about it.';
+COMMENT ON COLUMN alarms.condition IS 'The condition of the rule when it raised it.';
+COMMENT ON COLUMN alarms.cause IS 'Position of the message that raised it.';
+COMMENT ON COLUMN alarms.count IS 'Number of times that the condition was found to hold.';
+COMMENT ON COLUMN alarms.comments IS 'Number of comments.';
+COMMENT ON COLUMN alarms.first_at IS 'When it was raised.';
+COMMENT ON COLUMN alarms.last_at IS 'When its condition was last found to hold.';
+COMMENT ON COLUMN alarms.acknowledged_at IS 'When somebody took notice of it; NULL: nobody did.';
+COMMENT ON COLUMN alarms.acknowledged_by IS 'Id of that user.';
+COMMENT ON COLUMN alarms.assignee_id IS 'Id of the user who takes care of it; NULL: nobody.';
+COMMENT ON COLUMN alarms.cleared_at IS 'When it was cleared; NULL: it is open.';
+COMMENT ON COLUMN alarms.cleared_by IS 'Id of the user who cleared it; NULL: the rule did, or it is open.';
+COMMENT ON COLUMN alarms.updated_at IS 'When it was last changed.';
+CREATE INDEX alarms_cleared ON alarms USING btree (cleared_at) WHERE (cleared_at IS NOT NULL);
+CREATE INDEX alarms_client ON alarms USING btree (client_id, first_at);
+CREATE INDEX alarms_open ON alarms USING btree (domain_key, first_at, key) WHERE (cleared_at IS NULL);
+CREATE UNIQUE INDEX alarms_open_key ON alarms USING btree (rule_id, client_id, channel_id, subtopic, name) NULLS NOT DISTINCT WHERE (cleared_at IS NULL);
+CREATE INDEX alarms_page ON alarms USING btree (domain_key, first_at, key);
+
 CREATE TABLE api_keys (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
   id uuid NOT NULL,
@@ -652,6 +741,128 @@ COMMENT ON COLUMN dashboards.created_at IS 'When it was created.';
 COMMENT ON COLUMN dashboards.updated_at IS 'When it was last changed.';
 CREATE INDEX dashboards_page ON dashboards USING btree (domain_key, user_key, name, id);
 CREATE INDEX dashboards_user ON dashboards USING btree (user_key);
+
+CREATE TABLE device_command_bulks (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  domain_key bigint NOT NULL,
+  name text NOT NULL,
+  payload jsonb,
+  bytes integer NOT NULL,
+  timeout_ms bigint NOT NULL,
+  expires_at timestamp with time zone NOT NULL,
+  tag text,
+  group_id uuid,
+  at_once integer NOT NULL,
+  per_minute integer,
+  stop_percent integer,
+  status text NOT NULL DEFAULT 'running'::text,
+  reason text,
+  created_by uuid NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  next_at timestamp with time zone NOT NULL DEFAULT now(),
+  ended_at timestamp with time zone,
+  CONSTRAINT device_command_bulks_pkey PRIMARY KEY (key),
+  CONSTRAINT device_command_bulks_id_key UNIQUE (id),
+  CONSTRAINT device_command_bulks_selection_check CHECK ((num_nulls(tag, group_id) = 1)),
+  CONSTRAINT device_command_bulks_status_check CHECK ((status = ANY (ARRAY['running'::text, 'stopped'::text, 'cancelled'::text, 'finished'::text])))
+);
+COMMENT ON TABLE device_command_bulks IS 'Commands to many clients, which are given a part at a time.';
+COMMENT ON COLUMN device_command_bulks.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN device_command_bulks.id IS 'Id that users see.';
+COMMENT ON COLUMN device_command_bulks.domain_key IS 'The domain.';
+COMMENT ON COLUMN device_command_bulks.name IS 'Name of each of its commands.';
+COMMENT ON COLUMN device_command_bulks.payload IS 'Parameters of each; NULL: none.';
+COMMENT ON COLUMN device_command_bulks.bytes IS 'Bytes of the payload as JSON text; 0: none.';
+COMMENT ON COLUMN device_command_bulks.timeout_ms IS 'Milliseconds from the first delivery within which each device answers.';
+COMMENT ON COLUMN device_command_bulks.expires_at IS 'When each of its commands expires, given or not.';
+COMMENT ON COLUMN device_command_bulks.tag IS 'It is for the clients that had this tag; NULL: for those of a group.';
+COMMENT ON COLUMN device_command_bulks.group_id IS 'It is for the clients that were in this group; NULL: for those with a tag.';
+COMMENT ON COLUMN device_command_bulks.at_once IS 'Number of its commands that are open at a time, at most.';
+COMMENT ON COLUMN device_command_bulks.per_minute IS 'Number of its commands that are given per minute, at most; NULL: no limit.';
+COMMENT ON COLUMN device_command_bulks.stop_percent IS 'It stops when more of the ended ones have not succeeded, in percent; NULL: it does not.';
+COMMENT ON COLUMN device_command_bulks.status IS 'running, or why no more commands are given: stopped for failures, cancelled by a user, finished.';
+COMMENT ON COLUMN device_command_bulks.reason IS 'Why it stopped, as a sentence; NULL: it did not.';
+COMMENT ON COLUMN device_command_bulks.created_by IS 'Id of the user who gave it.';
+COMMENT ON COLUMN device_command_bulks.created_at IS 'When it was given.';
+COMMENT ON COLUMN device_command_bulks.next_at IS 'When the next part is given.';
+COMMENT ON COLUMN device_command_bulks.ended_at IS 'When its last command had ended; NULL: some have not.';
+CREATE INDEX device_command_bulks_ended ON device_command_bulks USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+CREATE INDEX device_command_bulks_next ON device_command_bulks USING btree (next_at) WHERE (ended_at IS NULL);
+CREATE INDEX device_command_bulks_page ON device_command_bulks USING btree (domain_key, key);
+
+CREATE TABLE device_command_targets (
+  bulk_key bigint NOT NULL,
+  client_key bigint NOT NULL,
+  command_key bigint,
+  status text NOT NULL DEFAULT 'waiting'::text,
+  CONSTRAINT device_command_targets_pkey PRIMARY KEY (bulk_key, client_key),
+  CONSTRAINT device_command_targets_status_check CHECK ((status = ANY (ARRAY['waiting'::text, 'open'::text, 'refused'::text, 'succeeded'::text, 'failed'::text, 'rejected'::text, 'timed_out'::text, 'expired'::text, 'cancelled'::text])))
+);
+COMMENT ON TABLE device_command_targets IS 'The clients of commands to many.';
+COMMENT ON COLUMN device_command_targets.bulk_key IS 'The commands to many.';
+COMMENT ON COLUMN device_command_targets.client_key IS 'The client.';
+COMMENT ON COLUMN device_command_targets.command_key IS 'Key of its command, which may be removed since; NULL: none was given.';
+COMMENT ON COLUMN device_command_targets.status IS 'waiting: no command was given; open: one was; refused: the client had too many open commands; otherwise how it ended.';
+CREATE INDEX device_command_targets_client ON device_command_targets USING btree (client_key);
+CREATE INDEX device_command_targets_status ON device_command_targets USING btree (bulk_key, status, client_key);
+
+CREATE TABLE device_commands (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  client_key bigint NOT NULL,
+  name text NOT NULL,
+  payload jsonb,
+  bytes integer NOT NULL,
+  status text NOT NULL DEFAULT 'queued'::text,
+  timeout_ms bigint NOT NULL,
+  expires_at timestamp with time zone NOT NULL,
+  due_at timestamp with time zone NOT NULL,
+  idempotency bytea,
+  request_digest bytea,
+  created_by uuid,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  offered_at timestamp with time zone,
+  delivered_at timestamp with time zone,
+  ended_at timestamp with time zone,
+  result jsonb,
+  reason text,
+  late_at timestamp with time zone,
+  late_status text,
+  CONSTRAINT device_commands_pkey PRIMARY KEY (key),
+  CONSTRAINT device_commands_ended_check CHECK (((ended_at IS NULL) = (status = ANY (ARRAY['queued'::text, 'delivered'::text])))),
+  CONSTRAINT device_commands_id_key UNIQUE (id),
+  CONSTRAINT device_commands_idempotency_check CHECK ((num_nulls(idempotency, request_digest) = ANY (ARRAY[0, 2]))),
+  CONSTRAINT device_commands_late_check CHECK ((num_nulls(late_at, late_status) = ANY (ARRAY[0, 2]))),
+  CONSTRAINT device_commands_status_check CHECK ((status = ANY (ARRAY['queued'::text, 'delivered'::text, 'succeeded'::text, 'failed'::text, 'rejected'::text, 'timed_out'::text, 'expired'::text, 'cancelled'::text])))
+);
+COMMENT ON TABLE device_commands IS 'Commands to clients. The times of a row are its transitions: created, delivered, ended.';
+COMMENT ON COLUMN device_commands.key IS 'Internal key, never shown to users; grows with creation.';
+COMMENT ON COLUMN device_commands.id IS 'Id that users and devices see.';
+COMMENT ON COLUMN device_commands.client_key IS 'The client that carries it out.';
+COMMENT ON COLUMN device_commands.name IS 'What to do, in the words of the device.';
+COMMENT ON COLUMN device_commands.payload IS 'Parameters for the device; NULL: none.';
+COMMENT ON COLUMN device_commands.bytes IS 'Bytes of the payload as JSON text; 0: none.';
+COMMENT ON COLUMN device_commands.status IS 'queued and delivered are open; succeeded, failed and rejected are answers; timed_out, expired and cancelled ended without one.';
+COMMENT ON COLUMN device_commands.timeout_ms IS 'Milliseconds from the first delivery within which the device answers.';
+COMMENT ON COLUMN device_commands.expires_at IS 'When an open command expires, delivered or not.';
+COMMENT ON COLUMN device_commands.due_at IS 'When an open command ends without an answer: expires_at, or the end of the timeout before it.';
+COMMENT ON COLUMN device_commands.idempotency IS 'SHA-256 of the creator and the Idempotency-Key; NULL: there was none, or it was used again after its time.';
+COMMENT ON COLUMN device_commands.request_digest IS 'SHA-256 of the request with that key; NULL: there was none.';
+COMMENT ON COLUMN device_commands.created_by IS 'Id of the user who gave it; NULL: Skein did.';
+COMMENT ON COLUMN device_commands.created_at IS 'When it was given.';
+COMMENT ON COLUMN device_commands.offered_at IS 'When a request of the device last got it; NULL: none did.';
+COMMENT ON COLUMN device_commands.delivered_at IS 'When the device first confirmed that it has it; NULL: it did not.';
+COMMENT ON COLUMN device_commands.ended_at IS 'When it ended; NULL: it is open.';
+COMMENT ON COLUMN device_commands.result IS 'What the device answered; NULL: nothing.';
+COMMENT ON COLUMN device_commands.reason IS 'Why it did not succeed, as a sentence; NULL: nothing is known.';
+COMMENT ON COLUMN device_commands.late_at IS 'When the first answer after its end came; NULL: none did.';
+COMMENT ON COLUMN device_commands.late_status IS 'What that answer said; NULL: none came.';
+CREATE INDEX device_commands_due ON device_commands USING btree (due_at) WHERE (ended_at IS NULL);
+CREATE INDEX device_commands_ended ON device_commands USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+CREATE UNIQUE INDEX device_commands_idempotency_key ON device_commands USING btree (client_key, idempotency) WHERE (idempotency IS NOT NULL);
+CREATE INDEX device_commands_open ON device_commands USING btree (client_key, key) WHERE (ended_at IS NULL);
+CREATE INDEX device_commands_page ON device_commands USING btree (client_key, key);
 
 CREATE TABLE device_states (
   client_key bigint NOT NULL,
@@ -1935,6 +2146,164 @@ COMMENT ON COLUMN rollups.min_value IS 'Smallest value.';
 COMMENT ON COLUMN rollups.max_value IS 'Largest value.';
 COMMENT ON COLUMN rollups.value_sum IS 'Sum of the values as their shortest decimals: exact, so that it does not depend on the order of batches.';
 
+CREATE TABLE rule_clock (
+  key smallint NOT NULL,
+  alive_at timestamp with time zone NOT NULL,
+  CONSTRAINT rule_clock_pkey PRIMARY KEY (key),
+  CONSTRAINT rule_clock_key_check CHECK ((key = 1))
+);
+COMMENT ON TABLE rule_clock IS 'When any process last evaluated rules: a time in which none did counts for no rule.';
+COMMENT ON COLUMN rule_clock.key IS 'There is one row.';
+COMMENT ON COLUMN rule_clock.alive_at IS 'When a process was last there.';
+
+CREATE TABLE rule_domains (
+  domain_key bigint NOT NULL,
+  version bigint NOT NULL DEFAULT 1,
+  xid xid8 NOT NULL,
+  seq bigint NOT NULL,
+  message integer NOT NULL,
+  behind_since timestamp with time zone,
+  node text NOT NULL DEFAULT ''::text,
+  leased_until timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone,
+  CONSTRAINT rule_domains_pkey PRIMARY KEY (domain_key)
+);
+COMMENT ON TABLE rule_domains IS 'Where the rules of a domain stand in the changelog of messages: one place for all of them that are not behind.';
+COMMENT ON COLUMN rule_domains.domain_key IS 'The domain.';
+COMMENT ON COLUMN rule_domains.version IS 'Grows with each change of a rule of the domain: processes read the rules again.';
+COMMENT ON COLUMN rule_domains.xid IS 'Transaction of the batch that the rules read on with.';
+COMMENT ON COLUMN rule_domains.seq IS 'Number of that batch.';
+COMMENT ON COLUMN rule_domains.message IS 'Number of the next message in that batch.';
+COMMENT ON COLUMN rule_domains.behind_since IS 'Arrival of the message at the place, when it was left for the next step; NULL: none was.';
+COMMENT ON COLUMN rule_domains.node IS 'The process that evaluates the rules of the domain, and has their windows in memory.';
+COMMENT ON COLUMN rule_domains.leased_until IS 'Until when other processes leave the domain to it.';
+
+CREATE TABLE rule_publications (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  domain_key bigint NOT NULL,
+  rule_key bigint NOT NULL,
+  rule_id uuid NOT NULL,
+  user_key bigint NOT NULL,
+  channel_id uuid NOT NULL,
+  subtopic text NOT NULL,
+  content_type text NOT NULL,
+  payload text NOT NULL,
+  depth integer NOT NULL,
+  origin text NOT NULL,
+  attempts smallint NOT NULL DEFAULT 0,
+  due_at timestamp with time zone NOT NULL DEFAULT now(),
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT rule_publications_pkey PRIMARY KEY (key),
+  CONSTRAINT rule_publications_origin_key UNIQUE (rule_id, origin)
+);
+COMMENT ON TABLE rule_publications IS 'Messages that rules publish: written in the transaction of the state that caused them, stored once by any process of the platform.';
+COMMENT ON COLUMN rule_publications.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN rule_publications.domain_key IS 'The domain.';
+COMMENT ON COLUMN rule_publications.rule_key IS 'The rule, which may be deleted since.';
+COMMENT ON COLUMN rule_publications.rule_id IS 'Its id.';
+COMMENT ON COLUMN rule_publications.user_key IS 'With whose rights it is published.';
+COMMENT ON COLUMN rule_publications.channel_id IS 'Id of the channel.';
+COMMENT ON COLUMN rule_publications.subtopic IS 'Subtopic; empty: the channel itself.';
+COMMENT ON COLUMN rule_publications.content_type IS 'Content type of the payload.';
+COMMENT ON COLUMN rule_publications.payload IS 'The payload.';
+COMMENT ON COLUMN rule_publications.depth IS 'Number of rules in the chain of causes, this one included.';
+COMMENT ON COLUMN rule_publications.origin IS 'The message, the series and the action that caused it: the same origin publishes one message.';
+COMMENT ON COLUMN rule_publications.attempts IS 'Number of attempts.';
+COMMENT ON COLUMN rule_publications.due_at IS 'When it may be taken.';
+COMMENT ON COLUMN rule_publications.created_at IS 'When it was caused.';
+CREATE INDEX rule_publications_domain ON rule_publications USING btree (domain_key);
+CREATE INDEX rule_publications_due ON rule_publications USING btree (due_at, key);
+
+CREATE TABLE rule_states (
+  rule_key bigint NOT NULL,
+  publisher_id text NOT NULL,
+  channel_key bigint NOT NULL,
+  subtopic text NOT NULL,
+  name text NOT NULL,
+  state jsonb NOT NULL,
+  due_at timestamp with time zone,
+  CONSTRAINT rule_states_pkey PRIMARY KEY (rule_key, publisher_id, channel_key, subtopic, name)
+);
+COMMENT ON TABLE rule_states IS 'The state of a rule for a series of a client. A series without a row is idle.';
+COMMENT ON COLUMN rule_states.rule_key IS 'The rule.';
+COMMENT ON COLUMN rule_states.publisher_id IS 'Id of the client; empty: a user or a task sent the message.';
+COMMENT ON COLUMN rule_states.channel_key IS 'The channel.';
+COMMENT ON COLUMN rule_states.subtopic IS 'The subtopic.';
+COMMENT ON COLUMN rule_states.name IS 'Name of the record; empty: the message has no records.';
+COMMENT ON COLUMN rule_states.state IS 'Whether the condition holds, since when, and the message that caused it.';
+COMMENT ON COLUMN rule_states.due_at IS 'When time alone changes the state; NULL: never.';
+CREATE INDEX rule_states_due ON rule_states USING btree (due_at) WHERE (due_at IS NOT NULL);
+
+CREATE TABLE rules (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  domain_key bigint NOT NULL,
+  name text NOT NULL,
+  description text NOT NULL DEFAULT ''::text,
+  status text NOT NULL DEFAULT 'enabled'::text,
+  definition jsonb NOT NULL,
+  user_key bigint NOT NULL,
+  is_behind boolean NOT NULL,
+  xid xid8 NOT NULL,
+  seq bigint NOT NULL,
+  message integer NOT NULL,
+  paused_at timestamp with time zone,
+  paused_reason text,
+  pause_kind text,
+  checked_at timestamp with time zone NOT NULL DEFAULT now(),
+  error_at timestamp with time zone,
+  error_reason text,
+  error_count bigint NOT NULL DEFAULT 0,
+  seen bigint NOT NULL DEFAULT 0,
+  matched bigint NOT NULL DEFAULT 0,
+  unmatchable bigint NOT NULL DEFAULT 0,
+  raised bigint NOT NULL DEFAULT 0,
+  acted bigint NOT NULL DEFAULT 0,
+  last_match_at timestamp with time zone,
+  created_by uuid NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_by uuid,
+  updated_at timestamp with time zone,
+  CONSTRAINT rules_pkey PRIMARY KEY (key),
+  CONSTRAINT rules_error_check CHECK ((num_nulls(error_at, error_reason) = ANY (ARRAY[0, 2]))),
+  CONSTRAINT rules_id_key UNIQUE (id),
+  CONSTRAINT rules_name_key UNIQUE (domain_key, name),
+  CONSTRAINT rules_paused_check CHECK ((num_nulls(paused_at, paused_reason, pause_kind) = ANY (ARRAY[0, 3]))),
+  CONSTRAINT rules_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
+);
+COMMENT ON TABLE rules IS 'Rules: a source of messages, a condition, its shape in time, and actions.';
+COMMENT ON COLUMN rules.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN rules.id IS 'Id that users see.';
+COMMENT ON COLUMN rules.domain_key IS 'The domain.';
+COMMENT ON COLUMN rules.name IS 'Name, unique in the domain.';
+COMMENT ON COLUMN rules.description IS 'What it is for.';
+COMMENT ON COLUMN rules.status IS 'enabled or disabled.';
+COMMENT ON COLUMN rules.definition IS 'Source, condition, shape in time, severity and actions, as users wrote them.';
+COMMENT ON COLUMN rules.user_key IS 'The user with whose rights it reads and acts: who last changed or enabled it. The user may be deleted.';
+COMMENT ON COLUMN rules.is_behind IS 'It reads on by itself from its place; false: with the others of its domain, but nothing before its place.';
+COMMENT ON COLUMN rules.xid IS 'Transaction of the batch of its place.';
+COMMENT ON COLUMN rules.seq IS 'Number of that batch.';
+COMMENT ON COLUMN rules.message IS 'Number of a message in that batch: earlier ones were evaluated, or are not for it.';
+COMMENT ON COLUMN rules.paused_at IS 'When it was paused; NULL: it is not. It goes on at its place.';
+COMMENT ON COLUMN rules.paused_reason IS 'Why, as a sentence.';
+COMMENT ON COLUMN rules.pause_kind IS 'right: a right is lacking, and it goes on when that is back; loop: it caused itself.';
+COMMENT ON COLUMN rules.checked_at IS 'When it was last looked whether a paused rule can go on.';
+COMMENT ON COLUMN rules.error_at IS 'When something last failed; NULL: nothing did since it was changed.';
+COMMENT ON COLUMN rules.error_reason IS 'What, as a sentence.';
+COMMENT ON COLUMN rules.error_count IS 'How often, since it was changed.';
+COMMENT ON COLUMN rules.seen IS 'Records and JSON objects that it was evaluated for.';
+COMMENT ON COLUMN rules.matched IS 'Those for which its condition held.';
+COMMENT ON COLUMN rules.unmatchable IS 'Those for which its condition has no result, such as text where it compares numbers.';
+COMMENT ON COLUMN rules.raised IS 'How often it raised.';
+COMMENT ON COLUMN rules.acted IS 'Publications and starts that it recorded.';
+COMMENT ON COLUMN rules.last_match_at IS 'When its condition last held.';
+COMMENT ON COLUMN rules.created_by IS 'Id of the user who created it.';
+COMMENT ON COLUMN rules.created_at IS 'When it was created.';
+COMMENT ON COLUMN rules.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
+COMMENT ON COLUMN rules.updated_at IS 'When it was last changed; NULL: never.';
+CREATE INDEX rules_behind ON rules USING btree (domain_key) WHERE (is_behind AND (status = 'enabled'::text) AND (paused_at IS NULL));
+CREATE INDEX rules_page ON rules USING btree (domain_key, created_at, key);
+CREATE INDEX rules_paused ON rules USING btree (checked_at) WHERE ((paused_at IS NOT NULL) AND (status = 'enabled'::text));
+
 CREATE TABLE run_attempts (
   run_key bigint NOT NULL,
   fence bigint NOT NULL,
@@ -2843,6 +3212,8 @@ CREATE TABLE rollups_r7 PARTITION OF rollups FOR VALUES IN ('7') PARTITION BY RA
 
 CREATE TABLE rollups_r90 PARTITION OF rollups FOR VALUES IN ('90') PARTITION BY RANGE (arrived_on);
 
+ALTER TABLE alarm_history ADD CONSTRAINT alarm_history_alarm_fkey FOREIGN KEY (alarm_key) REFERENCES alarms(key) ON DELETE CASCADE;
+ALTER TABLE alarms ADD CONSTRAINT alarms_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE api_keys ADD CONSTRAINT api_keys_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE api_keys ADD CONSTRAINT api_keys_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE bootstrap_bindings ADD CONSTRAINT bootstrap_bindings_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
@@ -2864,6 +3235,10 @@ ALTER TABLE connections ADD CONSTRAINT connections_channel_fkey FOREIGN KEY (cha
 ALTER TABLE connections ADD CONSTRAINT connections_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE dashboards ADD CONSTRAINT dashboards_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE dashboards ADD CONSTRAINT dashboards_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE device_command_bulks ADD CONSTRAINT device_command_bulks_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE device_command_targets ADD CONSTRAINT device_command_targets_bulk_fkey FOREIGN KEY (bulk_key) REFERENCES device_command_bulks(key) ON DELETE CASCADE;
+ALTER TABLE device_command_targets ADD CONSTRAINT device_command_targets_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
+ALTER TABLE device_commands ADD CONSTRAINT device_commands_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE device_states ADD CONSTRAINT device_states_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE domain_minutes ADD CONSTRAINT domain_minutes_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE domain_quota_days ADD CONSTRAINT domain_quota_days_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
@@ -2909,6 +3284,10 @@ ALTER TABLE pats ADD CONSTRAINT pats_user_fkey FOREIGN KEY (user_key) REFERENCES
 ALTER TABLE preferences ADD CONSTRAINT preferences_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE preferences ADD CONSTRAINT preferences_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE roles ADD CONSTRAINT roles_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE rule_domains ADD CONSTRAINT rule_domains_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE rule_publications ADD CONSTRAINT rule_publications_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE rule_states ADD CONSTRAINT rule_states_rule_fkey FOREIGN KEY (rule_key) REFERENCES rules(key) ON DELETE CASCADE;
+ALTER TABLE rules ADD CONSTRAINT rules_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE run_attempts ADD CONSTRAINT run_attempts_run_fkey FOREIGN KEY (run_key) REFERENCES runs(key) ON DELETE CASCADE;
 ALTER TABLE run_contents ADD CONSTRAINT run_contents_content_fkey FOREIGN KEY (content_key) REFERENCES message_contents(key);
 ALTER TABLE run_logs ADD CONSTRAINT run_logs_run_fkey FOREIGN KEY (run_key) REFERENCES runs(key) ON DELETE CASCADE;

@@ -7,6 +7,7 @@ import {
   PROCESSES_SETTINGS,
   PROVISIONING_SETTINGS,
   PUBLISHED_SETTINGS,
+  RULES_SETTINGS,
 } from '#api/config.ts'
 import { BACKUP_SETTINGS } from '#postgres/backup/settings.ts'
 import type { Settings } from '#core/config/index.ts'
@@ -21,6 +22,7 @@ export const EVERY_SETTING: readonly Settings[] = [
   HTTP_SETTINGS,
   IDENTITY_SETTINGS,
   PROVISIONING_SETTINGS,
+  RULES_SETTINGS,
   PUBLISHED_SETTINGS,
   PROCESSES_SETTINGS,
   COAP_SETTINGS,

@@ -26,7 +26,7 @@ export type {
   RefusedMessages,
   WaitingMessage,
 } from './batches.ts'
-export { contentOf, handMatches, hintMessages, startMessageReader } from './messages.ts'
+export { contentOf, handMatches, hintMessages, queueMessages, startMessageReader } from './messages.ts'
 export type { DroppedRuns, MessageOutcome, NewMessage, QueuedMessage, StoredMessage } from './messages.ts'
 export { createMessageContents, removeUnusedContents } from './message-contents.ts'
 export type { ContentRef, MessageContents } from './message-contents.ts'

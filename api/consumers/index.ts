@@ -17,7 +17,11 @@ export { DOUBT_TABLES, consumersWithLetters, readDoubtBytes } from './deliveries
 export { takenJson } from './delivery-routes.ts'
 export type { DeliveryService } from './delivery.ts'
 export { CONSUMER_METRICS, consumerGauges } from './metrics.ts'
-export { formatPlace } from './place.ts'
+export { startOf } from './begin.ts'
+export { requireSubscribe } from './service.ts'
+export { nextPlace } from './log.ts'
+export { comparePlaces, formatPlace } from './place.ts'
+export type { Place } from './place.ts'
 export { Ack, ConsumerName, Nack } from './schema.ts'
 
 export type ConsumerTimes = { checkSeconds?: number; intervalMs?: number }

@@ -100,6 +100,7 @@ export {
 } from './wire/index.ts'
 export {
   allOf,
+  anyOf,
   contains,
   containsMetadata,
   findNamed,

@@ -229,6 +229,8 @@ const STORED_AMOUNTS = [
   'channels',
   'groups',
   'consumers',
+  'rules',
+  'open_alarms',
   'stored_records',
   'queued_bytes',
   'mqtt_sessions',

@@ -5,6 +5,7 @@ import {
   IDENTITY_SETTINGS,
   MQTT_SETTINGS,
   PROVISIONING_SETTINGS,
+  RULES_SETTINGS,
 } from '#api/config.ts'
 import { HTTP_SETTINGS } from '#http/settings.ts'
 import type { ConfigsOf } from '#core/config/index.ts'
@@ -16,6 +17,7 @@ export const API_SETTINGS = {
   http: HTTP_SETTINGS,
   identity: IDENTITY_SETTINGS,
   provisioning: PROVISIONING_SETTINGS,
+  rules: RULES_SETTINGS,
   coap: COAP_SETTINGS,
   mqtt: MQTT_SETTINGS,
   connect: { ...CONNECT_SETTINGS, grpcPort: MANAGER_SETTINGS.grpcPort },

@@ -102,6 +102,7 @@ async function startPlatform({ life, config, logger, infrastructure, onStep, met
     infrastructure,
     config: config.identity,
     provisioning: config.provisioning,
+    rules: config.rules,
     coap: coapPort === 0 ? undefined : { host, port: coapPort, maxBodyBytes },
     mqtt: { config: config.mqtt, host, trustProxy, maxBodyBytes, files },
     connect: connectOf(config),

@@ -51,6 +51,7 @@ export async function serveApi(life: Lifecycle, { config, logger, place }: Serve
     infrastructure,
     config: config.identity,
     provisioning: config.provisioning,
+    rules: config.rules,
     coap,
     mqtt: { config: config.mqtt, host, sharedPorts, trustProxy, maxBodyBytes, files },
     connect: connectOf(config),

@@ -111,6 +111,7 @@ export const ROOMS: readonly Room[] = [
       'messages',
       'automation',
       'consumers',
+      'rules',
       'views',
       'provisioning',
       'adapters',
@@ -151,9 +152,12 @@ export const ROOMS: readonly Room[] = [
     ['core', 'http', 'infrastructure', 'identity', 'devices', 'messages'],
     'consumers hold positions in the messages that the room of messages stores',
   ),
-  room('rules', 'api/rules', ['core'], 'the engine of rules is pure: times, rows and clients are passed to it', {
-    face: /^api\/rules\/engine\/index\.ts$/,
-  }),
+  room(
+    'rules',
+    'api/rules',
+    ['core', 'http', 'infrastructure', 'queues', 'identity', 'devices', 'messages', 'consumers'],
+    'rules evaluate stored messages from a position, raise alarms, and hand publications and starts to queues',
+  ),
   room(
     'views',
     'api/views',
@@ -388,10 +392,16 @@ const NOT_IN_BROWSERS = new RegExp(`^(?!${IN_BROWSERS.source})(core|guests)/`)
 
 /** Where SQL is written: by the slice that owns the tables. */
 const SQL_OWNERS =
-  /^core\/(database|changelog|keyring|nodes)\/|^infrastructure\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing|quotas)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^api\/consumers\/(deliveries|log|metrics|pages)\.ts$|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
+  /^core\/(database|changelog|keyring|nodes)\/|^infrastructure\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing|quotas)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^api\/(consumers\/(deliveries|log|pages)|(consumers|rules)\/metrics)\.ts$|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
 
 /** Inside a slice: routes or adapter -> service -> repository -> database. */
 export const ROLE_RULES: readonly RoleRule[] = [
+  {
+    files: /^api\/rules\/engine\//,
+    mustNotImport: /^(?!(core|api\/rules\/engine)\/|@|[a-z-]+$)/,
+    allowsTypes: false,
+    rule: 'the engine of rules is pure: times, rows and clients are passed to it',
+  },
   {
     files: /^console\/(design|charts|try)\//,
     mustNotImport: /^console\/(api|rooms|shell)\/|^console\/(paths|routes)\.tsx?$|^@tanstack\//,

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { IDENTITY_SETTINGS, PROVISIONING_SETTINGS, startApi } from '#api/index.ts'
-import type { Api, ConsumerTimes, NotificationTimes } from '#api/index.ts'
+import type { Api, ConsumerTimes, NotificationTimes, RuleTimes } from '#api/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import type { Database, DatabaseAddress } from '#core/database/index.ts'
 import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#infrastructure/index.ts'
@@ -68,6 +68,7 @@ export type TestApiOptions = {
   eventHeartbeatMs?: number
   notificationTimes?: NotificationTimes
   consumerTimes?: ConsumerTimes
+  ruleTimes?: RuleTimes
   database?: Awaited<ReturnType<typeof createTestDatabase>>
   /** Routes of another room that are answered here too. */
   alsoServes?: (life: Lifecycle, api: Api, infrastructure: Infrastructure) => Promise<RoutePlugin>
@@ -109,6 +110,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
     tailIntervalMs: options.tailIntervalMs ?? 25,
     ...(options.notificationTimes === undefined ? {} : { notificationTimes: options.notificationTimes }),
     ...(options.consumerTimes === undefined ? {} : { consumerTimes: options.consumerTimes }),
+    ...(options.ruleTimes === undefined ? {} : { ruleTimes: options.ruleTimes }),
     ...(options.eventHeartbeatMs === undefined ? {} : { eventHeartbeatMs: options.eventHeartbeatMs }),
   })
   const app = createHttpApp({

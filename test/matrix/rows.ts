@@ -141,6 +141,7 @@ function secondNeed(name: string): Need[] {
     case 'POST /certs':
       return [{ on: 'domain', action: 'client_read' }]
     case 'POST /consumers':
+    case 'POST /rules':
       return [{ on: 'channel', action: 'subscribe' }]
     default:
       return []
@@ -161,7 +162,7 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
   if (/:channel_id\/(dis)?connect$/.test(url)) return pair()
   if (url.endsWith('/messages') || url.endsWith('/messages/*') || url.includes('/c/:channel_id'))
     return [{ n: 'voltage', u: 'V', v: 120.1 }]
-  if (url.endsWith('/bulk')) return [{ name: 'new' }]
+  if (url.endsWith('/bulk') && url !== '/alarms/bulk') return [{ name: 'new' }]
   if (url.endsWith('/tags')) return { tags: ['north'] }
   if (url.endsWith('/secret')) return { secret: `secret-${newId()}` }
   if (/(clients\/:client_id|channels\/:channel_id)\/parent$/.test(url))
@@ -220,6 +221,18 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
     case 'POST /consumers/:consumer/dead-letters/retry':
     case 'POST /consumers/:consumer/dead-letters/discard':
       return { all: true }
+    case 'POST /rules':
+      return {
+        name: `new-${newId()}`,
+        source: { type: 'messages', channels: [at.channel.id] },
+        condition: 'value > 30.0',
+      }
+    case 'POST /rules/:rule_id/enable':
+      return {}
+    case 'POST /alarms/bulk':
+      return { ids: [newId()], status: 'acknowledged' }
+    case 'PATCH /alarms/:alarm_id':
+      return { status: 'acknowledged' }
     case 'POST /dashboards':
       return { name: 'new' }
     case 'PUT /preferences':

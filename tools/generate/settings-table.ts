@@ -7,6 +7,7 @@ import {
   PROCESSES_SETTINGS,
   PROVISIONING_SETTINGS,
   PUBLISHED_SETTINGS,
+  RULES_SETTINGS,
 } from '#api/index.ts'
 import { BACKUP_SETTINGS } from '#postgres/backup/index.ts'
 import type { Setting, Settings } from '#core/config/index.ts'
@@ -27,6 +28,7 @@ export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
     PROVISIONING_SETTINGS,
     COAP_SETTINGS,
     CONNECT_SETTINGS,
+    RULES_SETTINGS,
     MQTT_SETTINGS,
     PROCESSES_SETTINGS,
     MANAGER_SETTINGS,
@@ -41,6 +43,7 @@ export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
     PROVISIONING_SETTINGS,
     COAP_SETTINGS,
     CONNECT_SETTINGS,
+    RULES_SETTINGS,
     MQTT_SETTINGS,
     { grpcPort: MANAGER_SETTINGS.grpcPort },
     PROCESSES_SETTINGS,

@@ -55,6 +55,12 @@ export const PROFILE_ACTIONS = ['profile_create', 'profile_read', 'profile_updat
 /** Actions on a domain for named consumers of messages (decision 100). */
 export const CONSUMER_ACTIONS = ['consumer_create', 'consumer_read', 'consumer_update', 'consumer_delete'] as const
 
+/** Actions on a domain for rules over messages (decision 100). */
+export const RULE_ACTIONS = ['rule_create', 'rule_read', 'rule_update', 'rule_delete'] as const
+
+/** Actions on a domain for its alarms; rules raise them (decision 100). */
+export const ALARM_ACTIONS = ['alarm_read', 'alarm_update', 'alarm_delete'] as const
+
 type Prefixed<P extends string, A extends readonly string[]> = { [K in keyof A]: `${P}_${A[K] & string}` }
 
 function prefixed<const P extends string, const A extends readonly string[]>(prefix: P, actions: A): Prefixed<P, A> {
@@ -79,6 +85,8 @@ export const DOMAIN_ACTIONS = [
   ...TASK_ACTIONS,
   ...PROFILE_ACTIONS,
   ...CONSUMER_ACTIONS,
+  ...RULE_ACTIONS,
+  ...ALARM_ACTIONS,
 ] as const
 
 export const GROUP_ACTIONS = [

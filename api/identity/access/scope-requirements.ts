@@ -3,12 +3,14 @@
  * (contract section 6). Personal access tokens cannot perform actions that are not in the mapping.
  */
 import type {
+  ALARM_ACTIONS,
   CONSUMER_ACTIONS,
   ChannelAction,
   ClientAction,
   EntityType,
   OWN_ACTIONS,
   PROFILE_ACTIONS,
+  RULE_ACTIONS,
   TASK_ACTIONS,
 } from './actions.ts'
 import type { ScopeEntityType, ScopeOperation } from './scopes.ts'
@@ -82,8 +84,19 @@ const DOMAIN_REQUIREMENTS = new Map<string, Requirement>(
     consumer_read: { type: 'consumers', operation: 'read' },
     consumer_update: { type: 'consumers', operation: 'update' },
     consumer_delete: { type: 'consumers', operation: 'delete' },
+    rule_create: { type: 'rules', operation: 'create' },
+    rule_read: { type: 'rules', operation: 'read' },
+    rule_update: { type: 'rules', operation: 'update' },
+    rule_delete: { type: 'rules', operation: 'delete' },
+    alarm_read: { type: 'alarms', operation: 'read' },
+    alarm_update: { type: 'alarms', operation: 'update' },
+    alarm_delete: { type: 'alarms', operation: 'delete' },
   } satisfies Record<
-    (typeof TASK_ACTIONS)[number] | (typeof PROFILE_ACTIONS)[number] | (typeof CONSUMER_ACTIONS)[number],
+    | (typeof TASK_ACTIONS)[number]
+    | (typeof PROFILE_ACTIONS)[number]
+    | (typeof CONSUMER_ACTIONS)[number]
+    | (typeof RULE_ACTIONS)[number]
+    | (typeof ALARM_ACTIONS)[number],
     Requirement
   >),
 )

@@ -125,7 +125,7 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
 }
 
 /** Types whose listings require `read` instead of `list`. */
-const UNLISTED = new Set<string>(['tasks', 'workers', 'consumers'])
+const UNLISTED = new Set<string>(['tasks', 'workers', 'consumers', 'rules', 'alarms'])
 
 const NONE = sql<boolean>`false`
 const NOTHING: Requirement = { type: 'domains', operation: 'read' }

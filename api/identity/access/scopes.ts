@@ -1,8 +1,8 @@
 /** The scopes of a personal access token with their wire names (contract section 6), and the checks on them. */
 
 /**
- * `tasks`, `workers` and `consumers` extend the types of the contract, so that personal access tokens can use the task manager and named
- * consumers.
+ * `tasks`, `workers`, `consumers`, `rules` and `alarms` extend the types of the contract, so that personal access tokens can use the task
+ * manager, named consumers, rules and alarms.
  */
 export const SCOPE_ENTITY_TYPES = [
   'groups',
@@ -15,6 +15,8 @@ export const SCOPE_ENTITY_TYPES = [
   'tasks',
   'workers',
   'consumers',
+  'rules',
+  'alarms',
 ] as const
 export type ScopeEntityType = (typeof SCOPE_ENTITY_TYPES)[number]
 

@@ -46,8 +46,11 @@ export type Journal = {
   stop(): Promise<void>
 }
 
-/** Operations that change nothing that a cache holds: observations, states and commands, and changes of the manager, which has caches of its own. */
-const UNCACHED = /^(mqtt|client_state|command|task|workflow|worker|module)\./
+/**
+ * Operations that change nothing that a cache holds: observations, states, commands, rules and alarms, and changes of the manager, which has
+ * caches of its own.
+ */
+const UNCACHED = /^(mqtt|client_state|command|rule|alarm|task|workflow|worker|module)\./
 /** Bus topic of the hint "the journal grew". */
 const JOURNAL_TOPIC = 'skein.journal'
 /** Each hint contains its sender, whose listeners were already notified. */

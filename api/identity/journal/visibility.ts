@@ -38,10 +38,23 @@ function seesFamily(domain: DomainAccess, family: string): boolean {
   if (family === 'consumer') return domain.can('consumer_read')
   // Its records contain the state itself, which not everyone who reads a client may read.
   if (family === 'client_state') return domain.can('client_state_read')
+  if (family === 'rule') return domain.can('rule_read')
+  if (family === 'alarm') return domain.can('alarm_read')
   return isManagedType(family) && domain.can(MANAGED[family].action)
 }
 
-const OTHER_FAMILIES = ['domain', 'mqtt', 'invitation', 'module', 'consumer', 'client_state', 'command', ...Object.keys(MANAGED)]
+const OTHER_FAMILIES = [
+  'domain',
+  'mqtt',
+  'invitation',
+  'module',
+  'consumer',
+  'client_state',
+  'command',
+  'rule',
+  'alarm',
+  ...Object.keys(MANAGED),
+]
 
 /**
  * Condition: the caller may see the record without a check of its entities. `alias` is the journal in the query.

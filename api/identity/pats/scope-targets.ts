@@ -25,7 +25,7 @@ type InDomain = keyof typeof TABLES
 
 const isInDomain = (type: ScopeEntityType): type is InDomain => Object.hasOwn(TABLES, type)
 /** Types whose scopes cover a whole domain: they have no ids in this room. */
-const WHOLE_DOMAIN_ONLY: readonly ScopeEntityType[] = ['tasks', 'workers', 'consumers']
+const WHOLE_DOMAIN_ONLY: readonly ScopeEntityType[] = ['tasks', 'workers', 'consumers', 'rules', 'alarms']
 const NEEDS_DOMAIN: readonly ScopeEntityType[] = ['clients', 'channels', 'groups', ...WHOLE_DOMAIN_ONLY]
 
 type Wanted = { type: ScopeEntityType; operation: ScopeOperation; domainId: string; entityId: string }

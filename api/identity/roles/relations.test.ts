@@ -57,6 +57,21 @@ describe('a relation', () => {
     for (const relation of ['contributor', 'member', 'viewer', 'guest'] as const) expect(commanding(relation)).toEqual([])
   })
 
+  // decision 100
+  test('editor of a domain has all actions on rules and alarms, viewer reads them, contributor and member have none', () => {
+    const ofRules = (relation: (typeof RELATIONS)[number]) =>
+      relationActions('domain', relation).filter((action) => /^(rule|alarm)_/.test(action))
+    const [rule, alarm] = [
+      ['create', 'read', 'update', 'delete'],
+      ['read', 'update', 'delete'],
+    ]
+    const all = [...rule.map((action) => `rule_${action}`), ...alarm.map((action) => `alarm_${action}`)]
+    expect(ofRules('administrator')).toEqual(all)
+    expect(ofRules('editor')).toEqual(all)
+    for (const relation of ['viewer', 'guest'] as const) expect(ofRules(relation)).toEqual(['rule_read', 'alarm_read'])
+    for (const relation of ['contributor', 'member'] as const) expect(ofRules(relation)).toEqual([])
+  })
+
   test('contributor of a domain has the actions of an editor on its clients, channels and groups, and none on the domain', () => {
     const actions = relationActions('domain', 'contributor')
     expect(actions).toContain('client_create')

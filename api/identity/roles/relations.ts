@@ -25,11 +25,11 @@ export const relationNameOf = (roleName: string): string => (roleName === ADMIN_
 const is = (action: string, ...endings: string[]) =>
   endings.some((ending) => action === ending || action.endsWith(`_${ending}`))
 
-/** An editor can delete profiles and consumers, but no other entity (decisions 78 and 100). */
+/** The kinds that an editor can delete (decisions 78 and 100). */
+const DELETED_BY_EDITORS = new Set(['profile_delete', 'consumer_delete', 'rule_delete', 'alarm_delete'])
+
 const isEditing = (action: string) =>
-  action === 'profile_delete' ||
-  action === 'consumer_delete' ||
-  !is(action, 'delete', 'manage_role', 'add_role_users', 'remove_role_users')
+  DELETED_BY_EDITORS.has(action) || !is(action, 'delete', 'manage_role', 'add_role_users', 'remove_role_users')
 
 /** Actions of a contributor on an entity itself. */
 const CONTRIBUTED = new Set([

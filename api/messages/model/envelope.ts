@@ -22,6 +22,8 @@ export type Envelope = {
   traceparent?: string
   /** The run of a task that published the message. The task may be deleted since. */
   run?: { id: string; task: string }
+  /** The rule that published the message, and how many rules in a row caused it, this one included. The rule may be deleted since. */
+  rule?: { id: string; depth: number }
   /** Set for an empty message that cleared the retained message of its subtopic: it is stored only here. */
   clears?: { channelKey: number; subtopic: string; publisherKey: number | null; publisherId: string }
 }

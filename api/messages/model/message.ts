@@ -4,7 +4,7 @@ import type { Envelope } from './envelope.ts'
 import type { ResolvedRecord } from '../senml/index.ts'
 
 /** Protocols by their stored number; 0 is none. New ones are appended. */
-export const PROTOCOLS = ['', 'http', 'mqtt', 'coap', 'ws', 'task'] as const
+export const PROTOCOLS = ['', 'http', 'mqtt', 'coap', 'ws', 'task', 'rule'] as const
 export type Protocol = Exclude<(typeof PROTOCOLS)[number], ''>
 
 export function protocolNumber(protocol: Protocol): number {

@@ -10,6 +10,8 @@ const WORDS: Readonly<Record<Name, string>> = {
   channels: 'Channels',
   groups: 'Groups',
   consumers: 'Named consumers',
+  rules: 'Rules',
+  open_alarms: 'Open alarms',
   messages_per_second: 'Messages per second',
   message_bytes_per_second: 'Bytes of messages per second',
   stored_records: 'Stored records',

@@ -76,6 +76,8 @@ const SUBJECTS: readonly Subject[] = [
   { prefix: 'worker_', title: 'Workers', noun: 'workers' },
   { prefix: 'profile_', title: 'Profiles', noun: 'profiles' },
   { prefix: 'consumer_', title: 'Consumers', noun: 'consumers' },
+  { prefix: 'rule_', title: 'Rules', noun: 'rules' },
+  { prefix: 'alarm_', title: 'Alarms', noun: 'alarms' },
   { prefix: '', title: 'The domain', noun: 'the domain' },
 ]
 

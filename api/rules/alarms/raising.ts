@@ -1,0 +1,111 @@
+/** What rules do with alarms, in the transaction of their states: they raise them, add to them and clear them. */
+import type { Recorder } from '#api/identity/index.ts'
+import type { Transaction } from '#core/database/index.ts'
+import { newId } from '#core/ids.ts'
+import { continueAlarms, countOpenAlarms, insertAlarms, insertHistory } from './repository.ts'
+import type { AlarmSeries, Episode, NewChange, ToldAlarm } from './repository.ts'
+import { alarmEntry } from './service.ts'
+
+const keyOf = ({ ruleId, clientId, channelId, subtopic, name }: AlarmSeries) =>
+  JSON.stringify([ruleId, clientId, channelId, subtopic, name])
+
+type Seen = Omit<Episode, 'isNew' | 'count' | 'firstAtSeconds' | 'lastAtSeconds' | 'clearedAtSeconds'> & {
+  atSeconds: number
+}
+
+/** Collects what one step of the rules says of alarms: many messages of a series become one row. */
+export class Episodes {
+  readonly #open = new Map<string, Episode>()
+  readonly #all: Episode[] = []
+
+  get isEmpty(): boolean {
+    return this.#all.length === 0
+  }
+
+  raise(seen: Seen): void {
+    if (this.#open.has(keyOf(seen))) this.repeat(seen)
+    else this.#begin(seen, { isNew: true, count: 1 })
+  }
+
+  /** The condition still holds. */
+  repeat(seen: Seen): void {
+    const open = this.#open.get(keyOf(seen))
+    if (open === undefined) return void this.#begin(seen, { isNew: false, count: 1 })
+    open.count++
+    open.lastAtSeconds = Math.max(open.lastAtSeconds, seen.atSeconds)
+    open.value = seen.value
+  }
+
+  clear(seen: Seen): void {
+    const open = this.#open.get(keyOf(seen)) ?? this.#begin(seen, { isNew: false, count: 0 })
+    open.clearedAtSeconds = Math.max(seen.atSeconds, open.firstAtSeconds)
+    this.#open.delete(keyOf(seen))
+  }
+
+  #begin({ atSeconds, ...seen }: Seen, of: { isNew: boolean; count: number }): Episode {
+    const episode = { ...seen, ...of, firstAtSeconds: atSeconds, lastAtSeconds: atSeconds, clearedAtSeconds: null }
+    this.#open.set(keyOf(seen), episode)
+    this.#all.push(episode)
+    return episode
+  }
+
+  /**
+   * Stores what was collected. Alarms beyond `maxOpen` are not raised: the next message for which the condition holds tries again. Returns the ids
+   * of the rules whose alarms had no room.
+   */
+  async store(
+    tx: Transaction,
+    record: Recorder,
+    { domainKey, maxOpen }: { domainKey: number; maxOpen: number | undefined },
+  ): Promise<ReadonlySet<string>> {
+    const before = this.#all.filter(({ isNew }) => !isNew)
+    const continued = before.length === 0 ? [] : await continueAlarms(tx, before)
+    const found = new Set(continued.map(({ place }) => place))
+    // An alarm that had no room, or was deleted, is raised when its condition is found to hold again.
+    const lacking = before.filter(({ count }, place) => count > 0 && !found.has(place))
+    const wanted = [...lacking, ...this.#all.filter(({ isNew }) => isNew)]
+    const { fitting, refused } = await this.#fit(tx, wanted, { domainKey, maxOpen })
+    const inserted =
+      fitting.length === 0
+        ? []
+        : await insertAlarms(
+            tx,
+            domainKey,
+            fitting.map((episode) => ({ ...episode, id: newId() })),
+          )
+    const raised = inserted.filter(({ isInserted }) => isInserted)
+    const cleared = [...continued, ...raised].filter(({ isCleared }) => isCleared)
+    const changes = [
+      ...raised.map((alarm) => changeOf(alarm, 'raise')),
+      ...cleared.map((alarm) => changeOf(alarm, 'clear')),
+    ]
+    await insertHistory(tx, changes, null)
+    for (const alarm of raised) record(alarmEntry('raise', domainKey, alarm))
+    for (const alarm of cleared) record(alarmEntry('clear', domainKey, alarm))
+    return refused
+  }
+
+  async #fit(
+    tx: Transaction,
+    wanted: readonly Episode[],
+    { domainKey, maxOpen }: { domainKey: number; maxOpen: number | undefined },
+  ): Promise<{ fitting: Episode[]; refused: Set<string> }> {
+    const refused = new Set<string>()
+    if (maxOpen === undefined || wanted.length === 0) return { fitting: [...wanted], refused }
+    let open = await countOpenAlarms(tx, domainKey)
+    const fitting = wanted.filter(({ clearedAtSeconds, ruleId }) => {
+      if (clearedAtSeconds !== null) return true
+      if (open++ < maxOpen) return true
+      refused.add(ruleId)
+      return false
+    })
+    return { fitting, refused }
+  }
+}
+
+const changeOf = ({ key }: ToldAlarm, change: NewChange['change']): NewChange => ({
+  alarmKey: key,
+  change,
+  assigneeId: null,
+  comment: '',
+})

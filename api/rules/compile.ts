@@ -1,0 +1,159 @@
+/** Rules, ready to be evaluated. */
+import { parseSubtopic, parseSubtopicFilter } from '#api/messages/index.ts'
+import type { Place } from '#api/consumers/index.ts'
+import { refusedField } from '#core/errors/index.ts'
+import { formatDurationMs, parseDurationMs } from '#core/time.ts'
+import type { Severity } from './alarms/schema.ts'
+import { compileExpression, compileJsonTemplate, compileTextTemplate } from './engine/index.ts'
+import type { Expression, RuleFilter, RuleTiming, Template, WindowRequest, WindowTime } from './engine/index.ts'
+import type { StoredRule } from './repository.ts'
+import type { Moment, RuleAction, RuleDefinition } from './schema.ts'
+
+const MAX_HOLD_MS = 86_400_000
+/** `last` looks back as far as the longest window. */
+const MAX_WINDOW_MS = 86_400_000
+const MAX_COOLDOWN_MS = 30 * 86_400_000
+const EVERY_SUBTOPIC = '>'
+
+export type CompiledAction =
+  | { type: 'alarm'; text: Template | undefined }
+  | {
+      type: 'publish'
+      channelId: string
+      subtopic: string
+      payload: Template | undefined
+      contentType: string
+      on: ReadonlySet<Moment>
+    }
+  | { type: 'start'; taskId: string; on: ReadonlySet<Moment> }
+
+/** What a definition says, without the rule that it belongs to. */
+export type CompiledDefinition = {
+  filter: RuleFilter
+  condition: Expression
+  clearWhen: Expression | undefined
+  timing: RuleTiming
+  severity: Severity
+  windowTime: WindowTime
+  /** The longest window; 0: none. */
+  windowMs: number
+  /** Names of the other series that it asks for. */
+  windowNames: readonly string[]
+  actions: readonly CompiledAction[]
+  /** It looks at the name, the tags, the metadata or the groups of clients. */
+  usesClients: boolean
+}
+
+export type CompiledRule = CompiledDefinition & {
+  key: number
+  id: string
+  name: string
+  userKey: number
+  /** Nothing before it is for the rule. */
+  place: Place
+  definition: RuleDefinition
+}
+
+export const DEFAULT_TYPE = 'application/json'
+
+/** Throws `malformed`, which names the field; for an expression with line and column. */
+export function compileDefinition(definition: RuleDefinition): CompiledDefinition {
+  const { source, actions = [{ type: 'alarm' }] } = definition
+  const condition = compileExpression(definition.condition, 'boolean', '/condition')
+  const clearWhen =
+    definition.clear_when === undefined || definition.clear_when === ''
+      ? undefined
+      : compileExpression(definition.clear_when, 'boolean', '/clear_when')
+  const compiled = actions.map((action, index) => compileAction(action, `/actions/${index}`))
+  const windows = [condition, clearWhen, ...compiled.map(templateOf)].flatMap(
+    (one): readonly WindowRequest[] => one?.windows ?? [],
+  )
+  const texts = [definition.condition, definition.clear_when, ...compiled.map((one) => templateOf(one)?.source)]
+  return {
+    filter: {
+      channels: source.channels,
+      subtopic: subtopicOf(source.subtopic),
+      names: source.names,
+      clients: source.clients,
+      groups: source.groups,
+      tags: source.tags,
+    },
+    condition,
+    clearWhen,
+    timing: {
+      forMs: durationOf(definition.for, '/for', MAX_HOLD_MS),
+      clearForMs: durationOf(definition.clear_for, '/clear_for', MAX_HOLD_MS),
+      cooldownMs: durationOf(definition.cooldown, '/cooldown', MAX_COOLDOWN_MS),
+    },
+    severity: definition.severity ?? 'warning',
+    windowTime: definition.window_time ?? 'arrival',
+    windowMs: windows.reduce((longest, { durationMs }) => Math.max(longest, durationMs ?? MAX_WINDOW_MS), 0),
+    windowNames: windows.flatMap(({ series }) => series ?? []),
+    actions: compiled,
+    usesClients:
+      source.groups !== undefined || source.tags !== undefined || texts.some((text) => /\bclient\b/.test(text ?? '')),
+  }
+}
+
+export function compileRule(rule: StoredRule): CompiledRule {
+  const { key, id, name, userKey, place, definition } = rule
+  return { ...compileDefinition(definition), key, id, name, userKey, place, definition }
+}
+
+const templateOf = (action: CompiledAction): Template | undefined =>
+  action.type === 'alarm' ? action.text : action.type === 'publish' ? action.payload : undefined
+
+function compileAction(action: RuleAction, path: string): CompiledAction {
+  switch (action.type) {
+    case 'alarm':
+      return {
+        type: 'alarm',
+        text:
+          action.text === undefined || action.text === ''
+            ? undefined
+            : compileTextTemplate(action.text, `${path}/text`),
+      }
+    case 'publish': {
+      const contentType = action.content_type ?? DEFAULT_TYPE
+      const compile = /[/+]json$/.test(contentType) ? compileJsonTemplate : compileTextTemplate
+      if (action.content_type !== undefined && action.payload === undefined)
+        throw refusedField(`${path}/content_type`, 'is that of `payload`, which is absent')
+      return {
+        type: 'publish',
+        channelId: action.channel,
+        subtopic: plainSubtopic(action.subtopic ?? '', `${path}/subtopic`),
+        payload: action.payload === undefined ? undefined : compile(action.payload, `${path}/payload`),
+        contentType,
+        on: new Set(action.on ?? ['raise']),
+      }
+    }
+    case 'start':
+      return { type: 'start', taskId: action.task, on: new Set(action.on ?? ['raise']) }
+  }
+}
+
+/** Undefined: every subtopic. */
+function subtopicOf(text: string | undefined): string | undefined {
+  if (text === undefined) return undefined
+  try {
+    const filter = parseSubtopicFilter(text)
+    return filter === EVERY_SUBTOPIC ? undefined : filter
+  } catch (error) {
+    throw refusedField('/source/subtopic', (error as Error).message.replace(/^the subtopic /, ''))
+  }
+}
+
+function plainSubtopic(text: string, path: string): string {
+  try {
+    return parseSubtopic(text)
+  } catch (error) {
+    throw refusedField(path, (error as Error).message.replace(/^the subtopic /, ''))
+  }
+}
+
+function durationOf(text: string | undefined, path: string, maxMs: number): number {
+  if (text === undefined || text === '') return 0
+  const ms = Math.round(parseDurationMs(text, path))
+  if (ms >= 0 && ms <= maxMs) return ms
+  throw refusedField(path, `must be between 0s and ${formatDurationMs(maxMs)}`)
+}

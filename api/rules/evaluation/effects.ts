@@ -1,0 +1,129 @@
+/** What rules cause: alarms, publications and starts of tasks, as rows of the transaction that moves their place. */
+import type { TriggerMessage } from '#queues/index.ts'
+import { RuleClient } from '../engine/index.ts'
+import type { RuleVariables } from '../engine/index.ts'
+import type { CompiledAction, CompiledRule } from '../compile.ts'
+import type { Caused } from './evaluation.ts'
+import type { NewPublication } from './repository.ts'
+import { NO_CLIENT } from './samples.ts'
+import type { Sample } from './samples.ts'
+
+/** Rules that may cause each other; with one more, the last is paused. */
+export const MAX_DEPTH = 8
+
+export const depthOf = (sample: Sample | undefined): number => sample?.message.envelope?.rule?.depth ?? 0
+
+export type Known = {
+  channelId(key: number): string
+  channelName(key: number): string
+  /** Undefined: no client sent it, or it is not known in this step. */
+  client(id: string): RuleClient | undefined
+}
+
+/** The variables of what is caused: those of the sample, or what is left of the last one. */
+export function variablesOf({ sample, last, series, effect }: Caused, known: Known): RuleVariables {
+  if (sample !== undefined) return sample.variables
+  const { record } = last ?? {}
+  return {
+    value: record?.v,
+    string_value: record?.vs,
+    bool_value: record?.vb,
+    name: record?.n,
+    unit: record?.u,
+    time: new Date(last?.timeMs ?? effect.atMs),
+    channel: known.channelId(series.channelKey),
+    subtopic: series.subtopic,
+    protocol: last?.protocol ?? '',
+    client:
+      known.client(series.publisherId) ??
+      (series.publisherId === '' ? NO_CLIENT : new RuleClient(series.publisherId, '', [], {})),
+    ...(last?.json === undefined ? {} : { json: last.json }),
+  }
+}
+
+export const valueOf = ({ value, string_value: text, bool_value: bool }: RuleVariables) => value ?? text ?? bool ?? null
+
+export function textOf(caused: Caused, variables: RuleVariables): string {
+  const action = caused.rule.actions.find(({ type }) => type === 'alarm')
+  const template = action?.type === 'alarm' ? action.text : undefined
+  return clean(template?.render(variables, caused.windows) ?? caused.rule.name)
+}
+
+/** Texts of devices may have characters that PostgreSQL does not store. */
+const clean = (text: string) => text.replaceAll('\0', '').toWellFormed()
+
+type Publish = Extract<CompiledAction, { type: 'publish' }>
+
+/** The default payload of a publication. */
+function describe(caused: Caused, variables: RuleVariables, known: Known): string {
+  const { rule, series, effect } = caused
+  const { client } = variables
+  return JSON.stringify({
+    moment: effect.kind,
+    rule: { id: rule.id, name: rule.name },
+    severity: rule.severity,
+    at: new Date(effect.atMs).toISOString(),
+    text: textOf(caused, variables),
+    ...(client.id === '' ? {} : { client: { id: client.id, name: client.name } }),
+    source: {
+      channel: { id: known.channelId(series.channelKey), name: known.channelName(series.channelKey) },
+      subtopic: series.subtopic,
+    },
+    ...(series.name === '' ? {} : { name: series.name, value: valueOf(variables) }),
+    ...(variables.unit === undefined ? {} : { unit: variables.unit }),
+    cause: effect.cause,
+  })
+}
+
+/** The same message, series, moment and action publish one message, and start one run. */
+function originOf({ series, effect }: Caused, place: number): string {
+  return JSON.stringify([
+    effect.cause,
+    effect.kind,
+    effect.atMs,
+    place,
+    series.publisherId,
+    series.channelKey,
+    series.subtopic,
+    series.name,
+  ])
+}
+
+export function publicationOf(
+  caused: Caused,
+  action: Publish,
+  { domainKey, place, variables, known }: { domainKey: number; place: number; variables: RuleVariables; known: Known },
+): NewPublication {
+  const { rule } = caused
+  return {
+    domainKey,
+    ruleKey: rule.key,
+    ruleId: rule.id,
+    userKey: rule.userKey,
+    channelId: action.channelId,
+    subtopic: action.subtopic,
+    contentType: action.contentType,
+    payload: clean(action.payload?.render(variables, caused.windows) ?? describe(caused, variables, known)),
+    depth: depthOf(caused.sample) + 1,
+    origin: originOf(caused, place),
+  }
+}
+
+export function startOf(caused: Caused, place: number, known: Known): { origin: string; message: TriggerMessage } {
+  const { rule, series, effect, sample, last } = caused
+  const record = sample?.record ?? last?.record
+  const [, seq = '', message = ''] = effect.cause.split('-')
+  return {
+    origin: `message ${seq}/${message} rule ${rule.id} ${originOf(caused, place)}`,
+    message: {
+      channel_id: known.channelId(series.channelKey),
+      subtopic: series.subtopic,
+      publisher: series.publisherId,
+      protocol: sample?.message.protocol ?? last?.protocol ?? '',
+      records: record === undefined ? [] : [record],
+    },
+  }
+}
+
+/** Whether what the rule causes could cause it again. */
+export const publishes = ({ actions }: CompiledRule): boolean => actions.some(({ type }) => type === 'publish')

@@ -1,0 +1,156 @@
+/**
+ * Evaluates rules for samples, in order, over states that are in memory. It decides nothing about what is stored: a step of a domain and a trial
+ * give it their states and take what it finds.
+ */
+import { EvaluationFailure, IDLE, advance, advanceTime, dueAt } from '../engine/index.ts'
+import type { Advanced, RuleEffect, RuleState, RuleVariables, WindowReader } from '../engine/index.ts'
+import type { CompiledRule } from '../compile.ts'
+import { keyOf } from './samples.ts'
+import type { Sample, Series } from './samples.ts'
+
+/** The last sample for which the condition held, for what time alone causes later. */
+export type LastSample = Pick<Sample, 'cause' | 'record' | 'timeMs'> & { protocol: string; json?: unknown }
+
+export type SeriesState = {
+  rule: CompiledRule
+  series: Series
+  state: RuleState
+  last: LastSample | undefined
+  isChanged: boolean
+  isStored: boolean
+}
+
+export type RuleCounts = { seen: number; matched: number; unmatchable: number; raised: number; acted: number }
+
+/** `variables` undefined: time alone caused it. */
+export type Caused = {
+  rule: CompiledRule
+  series: Series
+  effect: RuleEffect
+  sample: Sample | undefined
+  last: LastSample | undefined
+  windows: WindowReader | undefined
+}
+
+/** Characters of a JSON object that is kept for what time causes. */
+const MAX_KEPT_CHARS = 4_096
+/** Escapes that PostgreSQL does not accept in JSON: the character 0, and halves of characters. */
+const UNSTORABLE = /\\u(0000|d[89a-f])/i
+
+export class Evaluation {
+  readonly #states = new Map<string, SeriesState>()
+  readonly #counts = new Map<number, RuleCounts>()
+  readonly #onEffect: (caused: Caused) => void
+
+  constructor(onEffect: (caused: Caused) => void) {
+    this.#onEffect = onEffect
+  }
+
+  get states(): Iterable<SeriesState> {
+    return this.#states.values()
+  }
+
+  get counts(): ReadonlyMap<number, RuleCounts> {
+    return this.#counts
+  }
+
+  countsOf(rule: CompiledRule): RuleCounts {
+    let counts = this.#counts.get(rule.key)
+    if (counts === undefined)
+      this.#counts.set(rule.key, (counts = { seen: 0, matched: 0, unmatchable: 0, raised: 0, acted: 0 }))
+    return counts
+  }
+
+  has(rule: CompiledRule, series: Series): boolean {
+    return this.#states.has(`${rule.key}\n${keyOf(series)}`)
+  }
+
+  /** Gives a state that was stored. */
+  give(rule: CompiledRule, series: Series, stored: { state: RuleState; last: LastSample | undefined }): void {
+    this.#states.set(`${rule.key}\n${keyOf(series)}`, { rule, series, ...stored, isChanged: false, isStored: true })
+  }
+
+  meet(rule: CompiledRule, sample: Sample, windows: WindowReader | undefined): void {
+    const counts = this.countsOf(rule)
+    counts.seen++
+    const { variables } = sample
+    let holds: boolean
+    let clears: boolean | undefined
+    try {
+      holds = rule.condition.evaluate(variables, windows) === true
+      clears = holds || rule.clearWhen === undefined ? undefined : clearsNow(rule, variables, windows)
+    } catch (error) {
+      if (!(error instanceof EvaluationFailure)) throw error
+      counts.unmatchable++
+      return
+    }
+    const entry = this.#stateOf(rule, sample.series)
+    if (holds) counts.matched++
+    const { atMs, cause } = sample
+    const before = entry.state
+    const advanced = advance(rule.timing, before, { atMs, holds, clears, cause })
+    // What was due before the sample has the values of the one that was the last then.
+    if (holds) {
+      const told = advanced.effects.at(-1)
+      for (const effect of advanced.effects.slice(0, -1)) this.#tell(entry, effect, undefined, undefined)
+      entry.last = lastOf(sample)
+      if (told !== undefined) this.#tell(entry, told, sample, windows)
+    } else for (const effect of advanced.effects) this.#tell(entry, effect, sample, windows)
+    this.#store(entry, advanced)
+  }
+
+  /** What the passed time changes. */
+  pass(entry: SeriesState, nowMs: number): void {
+    const advanced = advanceTime(entry.rule.timing, entry.state, nowMs)
+    for (const effect of advanced.effects) this.#tell(entry, effect, undefined, undefined)
+    this.#store(entry, advanced)
+  }
+
+  #stateOf(rule: CompiledRule, series: Series): SeriesState {
+    const key = `${rule.key}\n${keyOf(series)}`
+    let entry = this.#states.get(key)
+    if (entry === undefined) {
+      entry = { rule, series, state: IDLE, last: undefined, isChanged: false, isStored: false }
+      this.#states.set(key, entry)
+    }
+    return entry
+  }
+
+  #store(entry: SeriesState, { state }: Advanced): void {
+    if (state === entry.state) return
+    entry.state = state
+    entry.isChanged = true
+  }
+
+  #tell(
+    { rule, series, last }: SeriesState,
+    effect: RuleEffect,
+    sample: Sample | undefined,
+    windows: WindowReader | undefined,
+  ): void {
+    if (effect.kind === 'raise') this.countsOf(rule).raised++
+    this.#onEffect({ rule, series, effect, sample, last, windows })
+  }
+}
+
+/** An alarm is not cleared by an expression that has no result for the record. */
+function clearsNow(rule: CompiledRule, variables: RuleVariables, windows: WindowReader | undefined): boolean {
+  try {
+    return rule.clearWhen?.evaluate(variables, windows) === true
+  } catch (error) {
+    if (error instanceof EvaluationFailure) return false
+    throw error
+  }
+}
+
+function lastOf({ cause, record, timeMs, variables, message }: Sample): LastSample {
+  const { json } = variables
+  const text = json === undefined ? '' : JSON.stringify(json)
+  const isKept = text !== '' && text.length <= MAX_KEPT_CHARS && !UNSTORABLE.test(text)
+  return { cause, record, timeMs, protocol: message.protocol, ...(isKept ? { json } : {}) }
+}
+
+/** Epoch milliseconds; null: never. */
+export const dueOf = ({ rule, state }: SeriesState): number | null => dueAt(rule.timing, state) ?? null
+
+export const isIdle = ({ state }: SeriesState): boolean => state.status === 'idle' && state.quietUntilMs === undefined

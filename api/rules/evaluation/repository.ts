@@ -1,0 +1,410 @@
+/** SQL of the evaluation of rules: places, states, counts, and what the rules publish. */
+import type { Place } from '#api/consumers/index.ts'
+import type { Queryable, Transaction } from '#core/database/index.ts'
+import { jsonArray } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { RuleState } from '../engine/index.ts'
+import { placeValues } from '../repository.ts'
+import type { RuleCounts, LastSample } from './evaluation.ts'
+import type { Series } from './samples.ts'
+
+export type StepDomain = { domainKey: number; domainId: string; version: number; place: Place; isBehind: boolean }
+
+type Placed = { xid: string; seq: number; message: number }
+
+/** Locks where the rules of the domain stand, and takes them over if their process is gone. Undefined: another process evaluates them. */
+export async function takeDomain(tx: Transaction, domainKey: number, node: string): Promise<StepDomain | undefined> {
+  const { rows } = await sql<Omit<StepDomain, 'place'> & Placed>`
+    SELECT r.domain_key AS "domainKey", d.id AS "domainId", r.version, r.xid::text AS xid, r.seq, r.message, r.behind_since IS NOT NULL AS "isBehind"
+      FROM rule_domains r JOIN domains d ON d.key = r.domain_key
+     WHERE r.domain_key = ${domainKey} AND (r.node = ${node} OR r.leased_until < now()) AND d.status = 'enabled'
+       FOR NO KEY UPDATE OF r SKIP LOCKED`.execute(tx)
+  const [row] = rows
+  if (row === undefined) return undefined
+  const { xid, seq, message, ...rest } = row
+  return { ...rest, place: { xid: BigInt(xid), seq, message } }
+}
+
+/** Stores where the rules of the domain stand. Other processes leave the domain to this one for a while. */
+export async function storePlace(
+  tx: Transaction,
+  domainKey: number,
+  {
+    place,
+    behindSinceSeconds,
+    node,
+    leaseSeconds,
+  }: {
+    place: Place
+    behindSinceSeconds: number | null
+    node: string
+    leaseSeconds: number
+  },
+): Promise<void> {
+  await sql`UPDATE rule_domains SET (xid, seq, message) = ROW (${placeValues(place)}), behind_since = to_timestamp(${behindSinceSeconds}::float8),
+    node = ${node}, leased_until = now() + make_interval(secs => ${leaseSeconds}) WHERE domain_key = ${domainKey}`.execute(
+    tx,
+  )
+}
+
+export async function endLeases(db: Queryable, node: string): Promise<void> {
+  await sql`UPDATE rule_domains SET leased_until = '-infinity' WHERE node = ${node}`.execute(db)
+}
+
+/** Stores where a rule stands that is behind. `isBehind` false: it goes on with the others. */
+export async function storeOwnPlace(tx: Transaction, ruleKey: number, place: Place, isBehind: boolean): Promise<void> {
+  await sql`UPDATE rules SET (xid, seq, message) = ROW (${placeValues(place)}), is_behind = ${isBehind} WHERE key = ${ruleKey}`.execute(
+    tx,
+  )
+}
+
+/** Rules that are paused do not go on with the others of their domain: they read on from their place. */
+export async function pauseRule(
+  tx: Transaction,
+  ruleKey: number,
+  { place, kind, reason }: { place: Place; kind: 'right' | 'loop'; reason: string },
+): Promise<void> {
+  await sql`UPDATE rules SET is_behind = true, (xid, seq, message) = ROW (${placeValues(place)}), paused_at = now(), pause_kind = ${kind},
+    paused_reason = ${reason}, checked_at = now(), error_at = now(), error_reason = ${reason}, error_count = error_count + 1
+    WHERE key = ${ruleKey}`.execute(tx)
+}
+
+/** Says what failed. */
+export async function countErrors(
+  db: Queryable,
+  errors: readonly { ruleId: string; reason: string; count: number }[],
+): Promise<void> {
+  if (errors.length === 0) return
+  await sql`UPDATE rules r SET error_at = now(), error_reason = n.reason, error_count = r.error_count + n.count
+    FROM unnest(${errors.map(({ ruleId }) => ruleId)}::uuid[], ${errors.map(({ reason }) => reason)}::text[],
+      ${errors.map(({ count }) => count)}::int[]) AS n (id, reason, count) WHERE r.id = n.id`.execute(db)
+}
+
+export async function addCounts(tx: Transaction, counts: ReadonlyMap<number, RuleCounts>): Promise<void> {
+  const given = [...counts].filter(([, { seen, raised, acted }]) => seen + raised + acted > 0)
+  if (given.length === 0) return
+  const of = (name: keyof RuleCounts) => given.map(([, one]) => one[name])
+  await sql`UPDATE rules r SET seen = r.seen + n.seen, matched = r.matched + n.matched, unmatchable = r.unmatchable + n.unmatchable,
+      raised = r.raised + n.raised, acted = r.acted + n.acted, last_match_at = CASE WHEN n.matched > 0 THEN now() ELSE r.last_match_at END
+    FROM unnest(${given.map(([key]) => key)}::bigint[], ${of('seen')}::bigint[], ${of('matched')}::bigint[], ${of('unmatchable')}::bigint[],
+      ${of('raised')}::bigint[], ${of('acted')}::bigint[]) AS n (key, seen, matched, unmatchable, raised, acted) WHERE r.key = n.key`.execute(
+    tx,
+  )
+}
+
+export type StateRow = {
+  ruleKey: number
+  series: Series
+  state: RuleState
+  last: LastSample | undefined
+}
+
+type StoredState = {
+  rule_key: number
+  publisher_id: string
+  channel_key: number
+  subtopic: string
+  name: string
+  state: { state: RuleState; last?: LastSample }
+}
+
+const stateOf = (row: StoredState): StateRow => ({
+  ruleKey: row.rule_key,
+  series: {
+    publisherId: row.publisher_id,
+    channelKey: row.channel_key,
+    subtopic: row.subtopic,
+    name: row.name,
+  },
+  state: row.state.state,
+  last: row.state.last,
+})
+
+const COLUMNS = sql`s.rule_key, s.publisher_id, s.channel_key, s.subtopic, s.name, s.state`
+
+export async function readStates(
+  tx: Transaction,
+  wanted: readonly { ruleKey: number; series: Series }[],
+): Promise<StateRow[]> {
+  if (wanted.length === 0) return []
+  const of = <Name extends keyof Series>(name: Name) => wanted.map(({ series }) => series[name])
+  const { rows } = await sql<StoredState>`SELECT ${COLUMNS} FROM rule_states s
+    JOIN unnest(${wanted.map(({ ruleKey }) => ruleKey)}::bigint[], ${of('publisherId')}::text[], ${of('channelKey')}::bigint[],
+      ${of('subtopic')}::text[], ${of('name')}::text[]) AS n (rule_key, publisher_id, channel_key, subtopic, name)
+      USING (rule_key, publisher_id, channel_key, subtopic, name)`.execute(tx)
+  return rows.map(stateOf)
+}
+
+/** States of these rules that time changes, the longest due first. */
+export async function readDue(
+  tx: Transaction,
+  ruleKeys: readonly number[],
+  nowMs: number,
+  limit: number,
+): Promise<StateRow[]> {
+  const { rows } = await sql<StoredState>`SELECT ${COLUMNS} FROM rule_states s
+    WHERE s.rule_key = ANY (${[...ruleKeys]}::bigint[]) AND s.due_at <= to_timestamp(${nowMs / 1000}::float8) ORDER BY s.due_at LIMIT ${limit}`.execute(
+    tx,
+  )
+  return rows.map(stateOf)
+}
+
+export type NewState = StateRow & {
+  /** Epoch milliseconds. */
+  dueMs: number | null
+}
+
+export async function writeStates(tx: Transaction, states: readonly NewState[]): Promise<void> {
+  if (states.length === 0) return
+  const of = <Name extends keyof Series>(name: Name) => states.map(({ series }) => series[name])
+  await sql`INSERT INTO rule_states (rule_key, publisher_id, channel_key, subtopic, name, state, due_at)
+    SELECT n.rule_key, n.publisher_id, n.channel_key, n.subtopic, n.name, n.state, to_timestamp(n.due)
+      FROM unnest(${states.map(({ ruleKey }) => ruleKey)}::bigint[], ${of('publisherId')}::text[], ${of('channelKey')}::bigint[],
+        ${of('subtopic')}::text[], ${of('name')}::text[],
+        ${jsonArray(states.map(({ state, last }) => JSON.stringify({ state, last })))}::jsonb[],
+        ${states.map(({ dueMs }) => (dueMs === null ? null : dueMs / 1000))}::float8[])
+        AS n (rule_key, publisher_id, channel_key, subtopic, name, state, due)
+      JOIN rules r ON r.key = n.rule_key
+    ON CONFLICT ON CONSTRAINT rule_states_pkey DO UPDATE SET state = excluded.state, due_at = excluded.due_at`.execute(
+    tx,
+  )
+}
+
+export async function removeStates(
+  tx: Transaction,
+  states: readonly { ruleKey: number; series: Series }[],
+): Promise<void> {
+  if (states.length === 0) return
+  const of = <Name extends keyof Series>(name: Name) => states.map(({ series }) => series[name])
+  await sql`DELETE FROM rule_states s USING unnest(${states.map(({ ruleKey }) => ruleKey)}::bigint[], ${of('publisherId')}::text[],
+      ${of('channelKey')}::bigint[], ${of('subtopic')}::text[], ${of('name')}::text[]) AS n (rule_key, publisher_id, channel_key, subtopic, name)
+    WHERE s.rule_key = n.rule_key AND s.publisher_id = n.publisher_id AND s.channel_key = n.channel_key AND s.subtopic = n.subtopic
+      AND s.name = n.name`.execute(tx)
+}
+
+/** The states behind these alarms: a condition that still holds begins again. */
+export async function forgetStates(tx: Transaction, domainKey: number, alarmIds: readonly string[]): Promise<void> {
+  await sql`SELECT FROM rule_domains WHERE domain_key = ${domainKey} FOR NO KEY UPDATE`.execute(tx)
+  await sql`DELETE FROM rule_states s USING alarms a JOIN rules r ON r.id = a.rule_id
+      LEFT JOIN channels c ON c.domain_key = a.domain_key AND c.id = a.channel_id
+    WHERE a.domain_key = ${domainKey} AND a.id::text = ANY (${[...alarmIds]}::text[]) AND a.cleared_at IS NULL AND s.rule_key = r.key
+      AND s.publisher_id = coalesce(a.client_id::text, '') AND s.channel_key = c.key AND s.subtopic = a.subtopic AND s.name = a.name`.execute(
+    tx,
+  )
+}
+
+export type ChannelRow = { key: number; id: string; name: string }
+
+/** How many channels the domain has, and the highest key: while both are the same, its channels are. */
+export async function channelMark(db: Queryable, domainKey: number): Promise<string> {
+  const { rows } = await sql<{ total: number; last: number | null }>`
+    SELECT count(*) AS total, max(key) AS last FROM channels WHERE domain_key = ${domainKey}`.execute(db)
+  return `${rows[0]?.total ?? 0} ${rows[0]?.last ?? 0}`
+}
+
+/** Channels of the domain: all, or those of these ids. */
+export async function listChannels(
+  db: Queryable,
+  domainKey: number,
+  ids: readonly string[] | undefined,
+): Promise<ChannelRow[]> {
+  const among = ids === undefined ? sql`` : sql`AND id = ANY (${[...ids]}::uuid[])`
+  const { rows } =
+    await sql<ChannelRow>`SELECT key, id, name FROM channels WHERE domain_key = ${domainKey} ${among}`.execute(db)
+  return rows
+}
+
+export type ClientRow = {
+  key: number
+  id: string
+  name: string
+  tags: string[]
+  metadata: Record<string, unknown>
+  parentGroupKey: number | null
+}
+
+export async function listClients(db: Queryable, keys: readonly number[]): Promise<ClientRow[]> {
+  if (keys.length === 0) return []
+  const { rows } =
+    await sql<ClientRow>`SELECT key, id, name, tags, metadata, parent_group_key AS "parentGroupKey" FROM clients
+    WHERE key = ANY (${[...keys]}::bigint[])`.execute(db)
+  return rows
+}
+
+/** Clients by id, for what time alone causes. */
+export async function listClientsById(db: Queryable, domainKey: number, ids: readonly string[]): Promise<ClientRow[]> {
+  if (ids.length === 0) return []
+  const { rows } =
+    await sql<ClientRow>`SELECT key, id, name, tags, metadata, parent_group_key AS "parentGroupKey" FROM clients
+    WHERE domain_key = ${domainKey} AND id = ANY (${[...ids]}::uuid[])`.execute(db)
+  return rows
+}
+
+/** The groups among these that a group is in, or is: by the key of the group. */
+export async function findGroupsAbove(
+  db: Queryable,
+  domainKey: number,
+  ids: readonly string[],
+): Promise<Map<number, string[]>> {
+  const found = new Map<number, string[]>()
+  if (ids.length === 0) return found
+  const { rows } = await sql<{ id: string; key: number }>`WITH RECURSIVE below (id, key) AS (
+      SELECT g.id, g.key FROM groups g WHERE g.domain_key = ${domainKey} AND g.id = ANY (${[...ids]}::uuid[])
+      UNION SELECT b.id, g.key FROM groups g JOIN below b ON g.parent_key = b.key)
+    SELECT id, key FROM below`.execute(db)
+  for (const { id, key } of rows) found.set(key, [...(found.get(key) ?? []), id])
+  return found
+}
+
+export type StoredValue = {
+  channelKey: number
+  publisherId: string
+  subtopic: string
+  name: string
+  timeMs: number
+  arrivalMs: number
+  value: number
+}
+
+/** Values of these sources before the place, in the order of their arrival; of each series the newest `perSeries`. */
+export async function readValues(
+  db: Queryable,
+  sources: readonly { channelKey: number; publisherId: string; subtopic: string }[],
+  { before, sinceSeconds, perSeries }: { before: Place; sinceSeconds: number; perSeries: number },
+): Promise<StoredValue[]> {
+  const channelKeys = [...new Set(sources.map(({ channelKey }) => channelKey))]
+  const { rows } = await sql<StoredValue>`
+    WITH wanted AS MATERIALIZED (
+      SELECT s.key, s.channel_key, s.publisher_id, s.subtopic, s.name FROM series s
+        JOIN unnest(${sources.map(({ channelKey }) => channelKey)}::bigint[], ${sources.map(({ publisherId }) => publisherId)}::text[],
+          ${sources.map(({ subtopic }) => subtopic)}::text[]) AS n (channel_key, publisher_id, subtopic) USING (channel_key, publisher_id, subtopic)),
+    opened AS (
+      SELECT m.arrived_at, m.batch_seq, m.message, m.chunk, unnest(m.series_keys) AS series_key, unnest(m.times) AS time,
+        unnest(m."values") AS value, generate_subscripts(m.series_keys, 1) AS place
+      FROM records m JOIN ingest_batches b ON b.seq = m.batch_seq
+      WHERE m.channel_key = ANY (${channelKeys}::bigint[]) AND m.arrived_at > to_timestamp(${sinceSeconds}::float8)
+        AND b.arrived_at > to_timestamp(${sinceSeconds - 60}::float8) AND (b.xid, b.seq, m.message) < (${placeValues(before)})),
+    numbered AS (
+      SELECT w.channel_key, w.publisher_id, w.subtopic, w.name, o.*,
+        row_number() OVER (PARTITION BY o.series_key ORDER BY o.arrived_at DESC, o.batch_seq DESC, o.message DESC, o.chunk DESC, o.place DESC) AS age
+      FROM opened o JOIN wanted w ON w.key = o.series_key WHERE o.value IS NOT NULL)
+    SELECT channel_key AS "channelKey", publisher_id AS "publisherId", subtopic, name, extract(epoch FROM time)::float8 * 1000 AS "timeMs",
+      extract(epoch FROM arrived_at)::float8 * 1000 AS "arrivalMs", value FROM numbered WHERE age <= ${perSeries}
+    ORDER BY arrived_at, batch_seq, message, chunk, place`.execute(db)
+  return rows
+}
+
+export type NewPublication = {
+  domainKey: number
+  ruleKey: number
+  ruleId: string
+  userKey: number
+  channelId: string
+  subtopic: string
+  contentType: string
+  payload: string
+  depth: number
+  origin: string
+}
+
+export async function insertPublications(tx: Transaction, rows: readonly NewPublication[]): Promise<void> {
+  if (rows.length === 0) return
+  await sql`INSERT INTO rule_publications (domain_key, rule_key, rule_id, user_key, channel_id, subtopic, content_type, payload, depth, origin)
+    SELECT n.* FROM unnest(${rows.map((row) => row.domainKey)}::bigint[], ${rows.map((row) => row.ruleKey)}::bigint[],
+      ${rows.map((row) => row.ruleId)}::uuid[], ${rows.map((row) => row.userKey)}::bigint[], ${rows.map((row) => row.channelId)}::uuid[],
+      ${rows.map((row) => row.subtopic)}::text[], ${rows.map((row) => row.contentType)}::text[], ${rows.map((row) => row.payload)}::text[],
+      ${rows.map((row) => row.depth)}::int[], ${rows.map((row) => row.origin)}::text[]) AS n
+    ON CONFLICT ON CONSTRAINT rule_publications_origin_key DO NOTHING`.execute(tx)
+}
+
+/** The tasks of the domain among these, by id. */
+export async function findTaskKeys(
+  tx: Transaction,
+  domainKey: number,
+  ids: readonly string[],
+): Promise<Map<string, number>> {
+  if (ids.length === 0) return new Map()
+  const { rows } = await sql<{
+    id: string
+    key: number
+  }>`SELECT id, key FROM tasks WHERE domain_key = ${domainKey} AND id = ANY (${[...ids]}::uuid[])`.execute(tx)
+  return new Map(rows.map(({ id, key }) => [id, key]))
+}
+
+/** Domains with rules that are evaluated. */
+export async function listServed(db: Queryable): Promise<number[]> {
+  const { rows } = await sql<{ key: number }>`SELECT d.domain_key AS key FROM rule_domains d
+    WHERE EXISTS (SELECT FROM rules r WHERE r.domain_key = d.domain_key AND r.status = 'enabled' AND r.paused_at IS NULL)`.execute(
+    db,
+  )
+  return rows.map(({ key }) => key)
+}
+
+/** The domains of these channels that have rules. */
+export async function domainsOf(db: Queryable, channelKeys: readonly number[]): Promise<number[]> {
+  if (channelKeys.length === 0) return []
+  const { rows } = await sql<{
+    key: number
+  }>`SELECT DISTINCT c.domain_key AS key FROM channels c JOIN rule_domains d ON d.domain_key = c.domain_key
+    WHERE c.key = ANY (${[...channelKeys]}::bigint[])`.execute(db)
+  return rows.map(({ key }) => key)
+}
+
+/** Domains where time changes a state, and those with rules that are behind. */
+export async function listDueDomains(db: Queryable, nowMs: number, limit: number): Promise<number[]> {
+  const { rows } = await sql<{ key: number }>`
+    SELECT DISTINCT r.domain_key AS key FROM (SELECT rule_key FROM rule_states WHERE due_at <= to_timestamp(${nowMs / 1000}::float8)
+        ORDER BY due_at LIMIT ${limit}) s JOIN rules r ON r.key = s.rule_key AND r.status = 'enabled' AND r.paused_at IS NULL
+    UNION SELECT domain_key FROM rules WHERE is_behind AND status = 'enabled' AND paused_at IS NULL`.execute(db)
+  return rows.map(({ key }) => key)
+}
+
+/** Moves domains on that got no messages: those that stand at `from` or behind it, and are not among `seen`. */
+export async function passDomains(
+  db: Queryable,
+  { from, to, seen }: { from: Place; to: Place; seen: readonly number[] },
+): Promise<void> {
+  await sql`UPDATE rule_domains SET (xid, seq, message) = ROW (${placeValues(to)}), behind_since = NULL
+    WHERE (xid, seq, message) >= (${placeValues(from)}) AND (xid, seq, message) < (${placeValues(to)})
+      AND domain_key <> ALL (${[...seen]}::bigint[])`.execute(db)
+}
+
+/** Paused rules that lack a right and were not looked at for a while, with their domains. */
+export async function listPaused(
+  db: Queryable,
+  { afterSeconds, limit }: { afterSeconds: number; limit: number },
+): Promise<{ key: number; domainKey: number; domainId: string }[]> {
+  const { rows } = await sql<{ key: number; domainKey: number; domainId: string }>`
+    UPDATE rules r SET checked_at = now() FROM domains d WHERE d.key = r.domain_key AND r.key IN (
+      SELECT key FROM rules WHERE paused_at IS NOT NULL AND status = 'enabled' AND pause_kind = 'right'
+         AND checked_at < now() - make_interval(secs => ${afterSeconds}) ORDER BY checked_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+    RETURNING r.key, r.domain_key AS "domainKey", d.id AS "domainId"`.execute(db)
+  return rows
+}
+
+/** Ends the pause of a rule whose right is back. */
+export async function endPause(tx: Transaction, key: number): Promise<void> {
+  await sql`UPDATE rules SET paused_at = NULL, paused_reason = NULL, pause_kind = NULL WHERE key = ${key} AND pause_kind = 'right'`.execute(
+    tx,
+  )
+}
+
+/**
+ * Notes that a process is there. After a time in which none was, what waits for time waits as much longer: it was not seen whether the condition
+ * held.
+ */
+export async function noteAlive(tx: Transaction, longestGapSeconds: number): Promise<void> {
+  await sql`INSERT INTO rule_clock (key, alive_at) VALUES (1, now()) ON CONFLICT ON CONSTRAINT rule_clock_pkey DO NOTHING`.execute(
+    tx,
+  )
+  const { rows } = await sql<{
+    gap: number
+  }>`SELECT extract(epoch FROM now() - alive_at)::float8 AS gap FROM rule_clock FOR UPDATE`.execute(tx)
+  const gap = rows[0]?.gap ?? 0
+  if (gap > longestGapSeconds)
+    await sql`UPDATE rule_states s SET due_at = due_at + make_interval(secs => ${gap}::float8), state = jsonb_set(s.state, ARRAY['state', f.field],
+        to_jsonb((s.state -> 'state' ->> f.field)::float8 + ${gap * 1000}::float8))
+      FROM (SELECT t.ctid AS place, CASE WHEN t.state -> 'state' ->> 'status' = 'pending' THEN 'sinceMs' ELSE 'clearingSinceMs' END AS field
+        FROM rule_states t WHERE t.due_at IS NOT NULL) f WHERE s.ctid = f.place`.execute(tx)
+  await sql`UPDATE rule_clock SET alive_at = now()`.execute(tx)
+}

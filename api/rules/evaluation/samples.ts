@@ -1,0 +1,95 @@
+/** What rules see of a message: each SenML record, and each JSON object, is one sample. */
+import { formatPlace } from '#api/consumers/index.ts'
+import type { Place } from '#api/consumers/index.ts'
+import { JSON_TYPE, SENML_JSON, placeOf } from '#api/messages/index.ts'
+import type { LiveMessage } from '#api/messages/index.ts'
+import type { SenmlRecord } from '#queues/index.ts'
+import { RuleClient } from '../engine/index.ts'
+import type { RuleVariables } from '../engine/index.ts'
+
+/** What has a state of its own: a rule has one for each. */
+export type Series = {
+  /** Empty: a user or a task sent it. */
+  publisherId: string
+  channelKey: number
+  subtopic: string
+  /** Empty: a JSON object. */
+  name: string
+}
+
+export type Sample = {
+  message: LiveMessage
+  place: Place
+  cause: string
+  series: Series
+  /** The record of a SenML message. */
+  record: SenmlRecord | undefined
+  /** When the message arrived. */
+  atMs: number
+  timeMs: number
+  variables: RuleVariables
+}
+
+export const NO_CLIENT = new RuleClient('', '', [], {})
+
+export const keyOf = ({ publisherId, channelKey, subtopic, name }: Series): string =>
+  `${publisherId}\n${channelKey}\n${subtopic}\n${name}`
+
+/** The longest time that JavaScript can represent. */
+const MAX_TIME_MS = 8.64e15
+
+/** None for a message that is neither SenML nor JSON. */
+export function samplesOf(message: LiveMessage, client: RuleClient): Sample[] {
+  const { xid, seq, message: number } = placeOf(message)
+  const place = { xid, seq, message: number }
+  const common = { message, place, cause: formatPlace(place), atMs: message.receivedAtSeconds * 1000 }
+  const series = { publisherId: message.publisherId, channelKey: message.channelKey, subtopic: message.subtopic }
+  const variables = {
+    channel: message.channelId,
+    subtopic: message.subtopic,
+    protocol: message.protocol,
+    client,
+  }
+  if (message.contentType === SENML_JSON)
+    return recordsOf(message.payload).map((record) => {
+      const timeMs = timeOf(record.t, common.atMs)
+      return {
+        ...common,
+        series: { ...series, name: record.n },
+        record,
+        timeMs,
+        variables: {
+          ...variables,
+          value: record.v,
+          string_value: record.vs,
+          bool_value: record.vb,
+          name: record.n,
+          unit: record.u,
+          time: new Date(timeMs),
+        },
+      }
+    })
+  if (message.contentType !== JSON_TYPE) return []
+  return objectsOf(message.payload).map((json) => ({
+    ...common,
+    series: { ...series, name: '' },
+    record: undefined,
+    timeMs: common.atMs,
+    variables: { ...variables, time: new Date(common.atMs), json },
+  }))
+}
+
+function timeOf(seconds: number, arrivalMs: number): number {
+  const ms = seconds * 1000
+  return Math.abs(ms) <= MAX_TIME_MS ? ms : arrivalMs
+}
+
+function recordsOf(payload: Buffer): SenmlRecord[] {
+  const records: unknown = JSON.parse(payload.toString('utf8'))
+  return Array.isArray(records) ? (records as SenmlRecord[]) : []
+}
+
+function objectsOf(payload: Buffer): unknown[] {
+  const document: unknown = JSON.parse(payload.toString('utf8'))
+  return Array.isArray(document) ? document : [document]
+}

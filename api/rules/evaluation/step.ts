@@ -1,0 +1,618 @@
+/**
+ * One step of the rules of a domain: reads the messages after their place, evaluates them, and stores states, alarms, what is to be published and the
+ * new place in one transaction. So each message is evaluated once for each rule, whatever fails.
+ */
+import { comparePlaces } from '#api/consumers/index.ts'
+import type { Place } from '#api/consumers/index.ts'
+import type { Journal, Quotas, Recorder } from '#api/identity/index.ts'
+import { readForward } from '#api/messages/index.ts'
+import type { LiveMessage } from '#api/messages/index.ts'
+import { BoundedCache } from '#core/bounded-cache.ts'
+import type { Transaction } from '#core/database/index.ts'
+import { formatTime } from '#core/time.ts'
+import { queueMessages } from '#queues/index.ts'
+import type { NewMessage } from '#queues/index.ts'
+import { Episodes } from '../alarms/raising.ts'
+import { compileRule } from '../compile.ts'
+import type { CompiledRule } from '../compile.ts'
+import { RuleClient, RuleIndex } from '../engine/index.ts'
+import { listEnabled, noteChange } from '../repository.ts'
+import type { StoredRule } from '../repository.ts'
+import { lackOf } from '../rights.ts'
+import type { RightsDeps } from '../rights.ts'
+import { MAX_DEPTH, depthOf, publicationOf, publishes, startOf, textOf, valueOf, variablesOf } from './effects.ts'
+import type { Known } from './effects.ts'
+import { Evaluation, dueOf, isIdle } from './evaluation.ts'
+import type { Caused } from './evaluation.ts'
+import {
+  addCounts,
+  channelMark,
+  countErrors,
+  findGroupsAbove,
+  findTaskKeys,
+  insertPublications,
+  listChannels,
+  listClients,
+  listClientsById,
+  pauseRule,
+  readDue,
+  readStates,
+  removeStates,
+  storeOwnPlace,
+  storePlace,
+  takeDomain,
+  writeStates,
+} from './repository.ts'
+import type { ChannelRow, NewPublication, StateRow, StepDomain } from './repository.ts'
+import { NO_CLIENT, samplesOf } from './samples.ts'
+import type { Sample } from './samples.ts'
+import { DomainWindows } from './windows.ts'
+
+/** Messages, records and payloads that one step takes; the last message may exceed the latter two. */
+const MAX_TAKEN = { messages: 500, samples: 5_000, bytes: 4 * 1024 * 1024 } as const
+/** States that time changes, of one step. */
+const MAX_DUE = 1_000
+/** Messages that arrived before the time is due are settled after it. */
+const SETTLE_MS = 500
+/** Batches of other channels that are passed without storing it. */
+const UNSTORED_BATCHES = 200
+const LEASE_SECONDS = 4
+/** Domains whose rules a process has compiled. */
+const MAX_DOMAINS = 10_000
+
+export type StepDeps = RightsDeps & {
+  journal: Pick<Journal, 'change'>
+  quotas: Pick<Quotas, 'ofDomain'>
+  /** Identifies this process. */
+  node: string
+}
+
+export type StepOutcome = {
+  /** Another process evaluates the rules of the domain. */
+  isElsewhere: boolean
+  /** There is more to do at once. */
+  hasMore: boolean
+  published: boolean
+  started: boolean
+}
+
+const NOTHING: StepOutcome = { isElsewhere: false, hasMore: false, published: false, started: false }
+
+type Rules = { stored: readonly StoredRule[]; compiled: ReadonlyMap<number, CompiledRule> }
+
+/** What a process knows of a domain between its steps. */
+type Domain = {
+  version: number
+  rules: Rules
+  /** The rules that are served together, and which of them a record meets. */
+  served: readonly CompiledRule[]
+  index: RuleIndex<CompiledRule>
+  windows: DomainWindows | undefined
+  channels: { mark: string; byKey: ReadonlyMap<number, ChannelRow> } | undefined
+}
+
+type Shared = { domain: StepDomain; known: Domain; record: Recorder }
+
+export class RuleSteps {
+  readonly #deps: StepDeps
+  readonly #domains = new BoundedCache<number, Domain>({ maxEntries: MAX_DOMAINS })
+
+  constructor(deps: StepDeps) {
+    this.#deps = deps
+  }
+
+  /** One step of the domain, and of one of its rules that are behind. */
+  async step(domainKey: number): Promise<StepOutcome> {
+    const { journal, node } = this.#deps
+    try {
+      let moved: { windows: DomainWindows; place: Place } | undefined
+      const outcome = await journal.change('system', async (tx, record) => {
+        moved = undefined
+        const domain = await takeDomain(tx, domainKey, node)
+        if (domain === undefined) return { ...NOTHING, isElsewhere: true }
+        const known = await this.#know(tx, domain)
+        const shared = { domain, known, record }
+        const together = await this.#stepTogether(tx, shared)
+        if (known.windows !== undefined) moved = { windows: known.windows, place: together.place }
+        const alone = await this.#stepAlone(tx, { ...shared, domain: { ...domain, place: together.place } })
+        return {
+          isElsewhere: false,
+          hasMore: together.hasMore || alone.hasMore,
+          published: together.published || alone.published,
+          started: together.started || alone.started,
+        }
+      })
+      moved?.windows.moved(moved.place)
+      return outcome
+    } catch (error) {
+      // What was added to the windows was not committed.
+      this.#domains.delete(domainKey)
+      throw error
+    }
+  }
+
+  async #know(tx: Transaction, { domainKey, version, place }: StepDomain): Promise<Domain> {
+    const known = this.#domains.get(domainKey)
+    if (known?.version === version) {
+      // Another process evaluated messages meanwhile.
+      if (known.windows?.standsAt(place) === false) known.windows = DomainWindows.of(known.served)
+      return known
+    }
+    const stored = await listEnabled(tx, domainKey)
+    const compiled = new Map(stored.map((rule) => [rule.key, compileRule(rule)]))
+    const served = stored.flatMap(({ key, isBehind, isPaused }) =>
+      isBehind || isPaused ? [] : (compiled.get(key) ?? []),
+    )
+    const domain: Domain = {
+      version,
+      rules: { stored, compiled },
+      served,
+      index: new RuleIndex(served, ({ filter }) => filter),
+      windows: DomainWindows.of(served),
+      channels: known?.channels,
+    }
+    this.#domains.set(domainKey, domain)
+    return domain
+  }
+
+  /** The channels that these rules read. */
+  async #channelsOf(
+    tx: Transaction,
+    domainKey: number,
+    known: Domain,
+    rules: readonly CompiledRule[],
+  ): Promise<ReadonlyMap<number, ChannelRow>> {
+    const named = new Set(rules.flatMap(({ filter }) => filter.channels ?? []))
+    const isAll = rules.some(({ filter }) => filter.channels === undefined)
+    const mark = `${known.version} ${isAll ? await channelMark(tx, domainKey) : [...named].join(' ')}`
+    if (known.channels?.mark === mark) return known.channels.byKey
+    const rows = await listChannels(tx, domainKey, isAll ? undefined : [...named])
+    const byKey = new Map(rows.map((row) => [row.key, row]))
+    known.channels = { mark, byKey }
+    return byKey
+  }
+
+  async #stepTogether(tx: Transaction, shared: Shared): Promise<StepOutcome & { place: Place }> {
+    const { domain, known } = shared
+    const { served } = known
+    if (served.length === 0) return { ...NOTHING, place: domain.place }
+    const channels = await this.#channelsOf(tx, domain.domainKey, known, served)
+    const read = await readMessages(tx, { place: domain.place, channels, index: known.index, until: undefined })
+    const found = await this.#evaluate(tx, shared, {
+      rules: served,
+      index: known.index,
+      windows: known.windows,
+      channels,
+      messages: read.messages,
+      isEnd: read.isEnd,
+    })
+    const isNothing = read.messages.length === 0 && !domain.isBehind && !found.hasChanged
+    if (!isNothing || read.passed >= UNSTORED_BATCHES || known.windows !== undefined)
+      await storePlace(tx, domain.domainKey, {
+        place: read.place,
+        behindSinceSeconds: read.leftSeconds,
+        node: this.#deps.node,
+        leaseSeconds: LEASE_SECONDS,
+      })
+    return { ...found, hasMore: found.hasMore || !read.isEnd, place: read.place }
+  }
+
+  /** The rule that is furthest behind reads on by itself, up to the place of the others. */
+  async #stepAlone(tx: Transaction, shared: Shared): Promise<StepOutcome> {
+    const { domain, known } = shared
+    const behind = known.rules.stored
+      .filter(({ isBehind, isPaused }) => isBehind && !isPaused)
+      .toSorted((left, right) => comparePlaces(left.place, right.place))
+    const [stored] = behind
+    const rule = stored === undefined ? undefined : known.rules.compiled.get(stored.key)
+    if (rule === undefined) return NOTHING
+    const index = new RuleIndex([rule], ({ filter }) => filter)
+    const channels = await this.#channelsOf(tx, domain.domainKey, { ...known, channels: undefined }, [rule])
+    const until = known.served.length === 0 ? undefined : domain.place
+    const read = await readMessages(tx, { place: rule.place, channels, index, until })
+    const found = await this.#evaluate(tx, shared, {
+      rules: [rule],
+      index,
+      // Its windows are read again for each step: a rule is behind for a short time.
+      windows: DomainWindows.of([rule]),
+      channels,
+      messages: read.messages,
+      isEnd: read.isEnd,
+      before: rule.place,
+    })
+    // Paused meanwhile: its place was stored.
+    if (found.paused.has(rule.key)) return { ...found, hasMore: behind.length > 1 }
+    if (read.isEnd && until === undefined)
+      await storePlace(tx, domain.domainKey, {
+        place: read.place,
+        behindSinceSeconds: null,
+        node: this.#deps.node,
+        leaseSeconds: LEASE_SECONDS,
+      })
+    await storeOwnPlace(tx, rule.key, read.place, !read.isEnd)
+    await noteChange(tx, domain.domainKey)
+    return { ...found, hasMore: true }
+  }
+
+  async #evaluate(
+    tx: Transaction,
+    shared: Shared,
+    given: {
+      rules: readonly CompiledRule[]
+      index: RuleIndex<CompiledRule>
+      windows: DomainWindows | undefined
+      channels: ReadonlyMap<number, ChannelRow>
+      messages: readonly LiveMessage[]
+      isEnd: boolean
+      before?: Place
+    },
+  ): Promise<StepOutcome & { hasChanged: boolean; paused: ReadonlySet<number> }> {
+    const { domain, record } = shared
+    const { rules, channels, windows } = given
+    const nowMs = Date.now() - SETTLE_MS
+    const due = given.isEnd
+      ? await readDue(
+          tx,
+          rules.map(({ key }) => key),
+          nowMs,
+          MAX_DUE,
+        )
+      : []
+    if (given.messages.length === 0 && due.length === 0)
+      return { ...NOTHING, hasChanged: false, paused: new Set<number>() }
+    const clients = await clientsOf(tx, domain.domainKey, rules, { messages: given.messages, due })
+    const meetings = meetingsOf(given.messages, given.index, clients)
+    const paused = await this.#pauseLacking(tx, domain, meetings)
+    const collected = new Collected(
+      { domain, channels, client: clients.byId },
+      new Map(rules.map((rule) => [rule.key, rule])),
+    )
+    const evaluation = new Evaluation((caused) => collected.take(caused))
+    await giveStates(tx, evaluation, rules, { meetings, due })
+    if (windows !== undefined)
+      await windows.load(
+        tx,
+        meetings.filter((one) => one.rules.some(({ windowMs }) => windowMs > 0)).map(({ sample }) => sample),
+        given.before ?? domain.place,
+      )
+    await this.#meetAll(tx, { evaluation, meetings, windows, paused })
+    const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
+    for (const entry of evaluation.states)
+      if (isDue.has(entry.rule.key) && !paused.has(entry.rule.key)) evaluation.pass(entry, nowMs)
+    await storeStates(tx, evaluation)
+    const outcome = await collected.store(tx, record, {
+      evaluation,
+      maxOpen: this.#deps.quotas.ofDomain(domain.domainKey, 'open_alarms'),
+    })
+    await addCounts(tx, evaluation.counts)
+    if (paused.size > 0) await noteChange(tx, domain.domainKey)
+    return {
+      ...outcome,
+      hasMore: due.length === MAX_DUE || paused.size > 0,
+      hasChanged: true,
+      paused: new Set(paused.keys()),
+    }
+  }
+
+  /** Evaluates the rules that each sample meets, up to the places where they are paused. */
+  async #meetAll(
+    tx: Transaction,
+    {
+      evaluation,
+      meetings,
+      windows,
+      paused,
+    }: {
+      evaluation: Evaluation
+      meetings: readonly Meeting[]
+      windows: DomainWindows | undefined
+      paused: Map<number, Place>
+    },
+  ): Promise<void> {
+    for (const { sample, rules } of meetings) {
+      windows?.add(sample)
+      for (const rule of rules) {
+        const place = paused.get(rule.key)
+        if (place !== undefined && comparePlaces(place, sample.place) <= 0) continue
+        if (publishes(rule) && depthOf(sample) >= MAX_DEPTH) {
+          paused.set(rule.key, sample.place)
+          await this.#pauseLooping(tx, rule, sample)
+        } else evaluation.meet(rule, sample, windows?.readerOf(rule, sample))
+      }
+    }
+  }
+
+  /** Pauses rules whose user lacks a right, at the first message that they meet. Returns the places where they stop. */
+  async #pauseLacking(
+    tx: Transaction,
+    { domainId }: StepDomain,
+    meetings: readonly Meeting[],
+  ): Promise<Map<number, Place>> {
+    const paused = new Map<number, Place>()
+    const looked = new Set<number>()
+    for (const { sample, rules } of meetings)
+      for (const rule of rules) {
+        if (looked.has(rule.key)) continue
+        looked.add(rule.key)
+        const reason = await lackOf(tx, this.#deps, rule.userKey, domainId, rule)
+        if (reason === undefined) continue
+        paused.set(rule.key, sample.place)
+        await pauseRule(tx, rule.key, { place: sample.place, kind: 'right', reason })
+      }
+    return paused
+  }
+
+  /** The message is behind the rule: it would pause it again. */
+  async #pauseLooping(tx: Transaction, rule: CompiledRule, { place, message }: Sample): Promise<void> {
+    const reason = `${MAX_DEPTH} rules in a row caused the message of ${formatTime(new Date(message.receivedAtSeconds * 1000))}: the rule would cause itself without end`
+    await pauseRule(tx, rule.key, { place: { ...place, message: place.message + 1 }, kind: 'loop', reason })
+  }
+}
+
+type Read = {
+  messages: LiveMessage[]
+  place: Place
+  /** Nothing follows that is settled, up to the end that was given. */
+  isEnd: boolean
+  /** Arrival of the next message, if one was left. */
+  leftSeconds: number | null
+  passed: number
+}
+
+async function readMessages(
+  tx: Transaction,
+  {
+    place,
+    channels,
+    index,
+    until,
+  }: {
+    place: Place
+    channels: ReadonlyMap<number, ChannelRow>
+    index: RuleIndex<CompiledRule>
+    until: Place | undefined
+  },
+): Promise<Read> {
+  const messages: LiveMessage[] = []
+  let bytes = 0
+  let isBeyond = false
+  const step = await readForward(tx, {
+    place,
+    channels: new Map([...channels].map(([key, { id }]) => [key, id])),
+    firstMessages: MAX_TAKEN.messages + 1,
+    judge(message) {
+      const at = { xid: message.xid ?? 0n, seq: message.batchSeq, message: message.index }
+      if (until !== undefined && comparePlaces(at, until) >= 0) {
+        isBeyond = true
+        return 'left'
+      }
+      // An empty message that cleared a retained one has no content.
+      if (message.envelope?.clears !== undefined || !index.watches(message.channelId)) return 'done'
+      if (messages.length >= MAX_TAKEN.messages || bytes > MAX_TAKEN.bytes) return 'left'
+      messages.push(message)
+      bytes += message.payload.length
+      return 'done'
+    },
+  })
+  const isPast = until !== undefined && (isBeyond || comparePlaces(step.place, until) >= 0)
+  return {
+    messages,
+    place: isPast ? until : step.place,
+    isEnd: isPast || step.isEnd,
+    leftSeconds: isPast ? null : (step.left?.receivedAtSeconds ?? null),
+    passed: step.passed,
+  }
+}
+
+/** A message that cannot be read is passed over: it was accepted as what its content type says. */
+function safeSamples(message: LiveMessage, client: RuleClient): Sample[] {
+  try {
+    return samplesOf(message, client)
+  } catch {
+    return []
+  }
+}
+
+type Clients = {
+  ofMessage(message: LiveMessage): { client: RuleClient; groups: readonly string[] }
+  byId(id: string): RuleClient | undefined
+}
+
+async function clientsOf(
+  tx: Transaction,
+  domainKey: number,
+  rules: readonly CompiledRule[],
+  { messages, due }: { messages: readonly LiveMessage[]; due: readonly StateRow[] },
+): Promise<Clients> {
+  const keys = new Set(messages.flatMap(({ publisherKey }) => publisherKey ?? []))
+  const ids = new Set(due.flatMap(({ series }) => (series.publisherId === '' ? [] : [series.publisherId])))
+  const groupIds = [...new Set(rules.flatMap(({ filter }) => filter.groups ?? []))]
+  const rows = [...(await listClients(tx, [...keys])), ...(await listClientsById(tx, domainKey, [...ids]))]
+  const above = await findGroupsAbove(tx, domainKey, groupIds)
+  const byKey = new Map<number, { client: RuleClient; groups: readonly string[] }>()
+  const byId = new Map<string, RuleClient>()
+  for (const { key, id, name, tags, metadata, parentGroupKey } of rows) {
+    const client = new RuleClient(id, name, tags, metadata)
+    byKey.set(key, { client, groups: parentGroupKey === null ? [] : (above.get(parentGroupKey) ?? []) })
+    byId.set(id, client)
+  }
+  const unknown = (id: string) => ({ client: id === '' ? NO_CLIENT : new RuleClient(id, '', [], {}), groups: [] })
+  return {
+    ofMessage: ({ publisherKey, publisherId }) =>
+      (publisherKey === null ? undefined : byKey.get(publisherKey)) ?? unknown(publisherId),
+    byId: (id) => byId.get(id),
+  }
+}
+
+type Meeting = { sample: Sample; rules: readonly CompiledRule[] }
+
+/** The samples of the messages, in order, and the rules that each meets. */
+function meetingsOf(messages: readonly LiveMessage[], index: RuleIndex<CompiledRule>, clients: Clients): Meeting[] {
+  return messages.flatMap((message) => {
+    const { client, groups } = clients.ofMessage(message)
+    return safeSamples(message, client).map((sample) => ({
+      sample,
+      rules: index
+        .match({
+          channel: message.channelId,
+          subtopic: message.subtopic,
+          name: sample.record?.n,
+          client: message.publisherId,
+          groups,
+          tags: client.tags,
+        })
+        .filter(({ place }) => comparePlaces(place, sample.place) <= 0),
+    }))
+  })
+}
+
+async function giveStates(
+  tx: Transaction,
+  evaluation: Evaluation,
+  rules: readonly CompiledRule[],
+  {
+    meetings,
+    due,
+  }: { meetings: readonly { sample: Sample; rules: readonly CompiledRule[] }[]; due: readonly StateRow[] },
+): Promise<void> {
+  const wanted = new Map<string, { ruleKey: number; series: Sample['series'] }>()
+  for (const { sample, rules: met } of meetings)
+    for (const { key: ruleKey } of met)
+      wanted.set(JSON.stringify([ruleKey, sample.series]), { ruleKey, series: sample.series })
+  const byKey = new Map(rules.map((rule) => [rule.key, rule]))
+  for (const row of [...due, ...(await readStates(tx, [...wanted.values()]))]) {
+    const rule = byKey.get(row.ruleKey)
+    if (rule !== undefined) evaluation.give(rule, row.series, row)
+  }
+}
+
+async function storeStates(tx: Transaction, evaluation: Evaluation): Promise<void> {
+  const changed = [...evaluation.states].filter(({ isChanged }) => isChanged)
+  const [gone, left] = [changed.filter(isIdle), changed.filter((entry) => !isIdle(entry))]
+  await removeStates(
+    tx,
+    gone.filter(({ isStored }) => isStored).map(({ rule, series }) => ({ ruleKey: rule.key, series })),
+  )
+  await writeStates(
+    tx,
+    left.map((entry) => ({
+      ruleKey: entry.rule.key,
+      series: entry.series,
+      state: entry.state,
+      last: entry.last,
+      dueMs: dueOf(entry),
+    })),
+  )
+}
+
+/** What a step causes, until it is stored. */
+class Collected {
+  readonly #episodes = new Episodes()
+  readonly #publications: NewPublication[] = []
+  readonly #starts: { rule: CompiledRule; taskId: string; message: NewMessage }[] = []
+  readonly #known: Known
+  readonly #domain: StepDomain
+  readonly #channels: ReadonlyMap<number, ChannelRow>
+  readonly #rules: ReadonlyMap<number, CompiledRule>
+
+  constructor(
+    {
+      domain,
+      channels,
+      client,
+    }: {
+      domain: StepDomain
+      channels: ReadonlyMap<number, ChannelRow>
+      client: (id: string) => RuleClient | undefined
+    },
+    rules: ReadonlyMap<number, CompiledRule>,
+  ) {
+    this.#domain = domain
+    this.#channels = channels
+    this.#rules = rules
+    this.#known = {
+      channelId: (key) => channels.get(key)?.id ?? '',
+      channelName: (key) => channels.get(key)?.name ?? '',
+      client,
+    }
+  }
+
+  take(caused: Caused): void {
+    const variables = variablesOf(caused, this.#known)
+    const { rule, effect } = caused
+    for (const [place, action] of rule.actions.entries()) {
+      if (action.type === 'alarm') this.#alarm(caused, variables)
+      else if (!action.on.has(effect.kind)) continue
+      else if (action.type === 'publish')
+        this.#publications.push(
+          publicationOf(caused, action, { domainKey: this.#domain.domainKey, place, variables, known: this.#known }),
+        )
+      else this.#starts.push({ rule, taskId: action.taskId, message: startOf(caused, place, this.#known) })
+    }
+  }
+
+  #alarm(caused: Caused, variables: ReturnType<typeof variablesOf>): void {
+    const { rule, series, effect } = caused
+    const channel = this.#channels.get(series.channelKey)
+    const seen = {
+      ruleId: rule.id,
+      ruleName: rule.name,
+      clientId: series.publisherId === '' ? null : series.publisherId,
+      clientName: variables.client.name,
+      channelId: channel?.id ?? null,
+      channelName: channel?.name ?? '',
+      subtopic: series.subtopic,
+      name: series.name,
+      unit: variables.unit ?? '',
+      severity: rule.severity,
+      value: valueOf(variables),
+      text: effect.kind === 'clear' ? '' : textOf(caused, variables),
+      condition: rule.condition.source,
+      cause: effect.cause,
+      atSeconds: effect.atMs / 1000,
+    }
+    if (effect.kind === 'raise') this.#episodes.raise(seen)
+    else if (effect.kind === 'repeat') this.#episodes.repeat(seen)
+    else this.#episodes.clear(seen)
+  }
+
+  async store(
+    tx: Transaction,
+    record: Recorder,
+    { evaluation, maxOpen }: { evaluation: Evaluation; maxOpen: number | undefined },
+  ): Promise<StepOutcome> {
+    const { domainKey } = this.#domain
+    const refused = this.#episodes.isEmpty
+      ? new Set<string>()
+      : await this.#episodes.store(tx, record, { domainKey, maxOpen })
+    await insertPublications(tx, this.#publications)
+    for (const { ruleKey } of this.#publications) this.#countActed(evaluation, ruleKey)
+    const tasks = await findTaskKeys(tx, domainKey, [...new Set(this.#starts.map(({ taskId }) => taskId))])
+    const errors = [...refused].map((ruleId) => ({
+      ruleId,
+      reason: `the domain has as many open alarms as it may (${maxOpen}): an alarm was not raised`,
+      count: 1,
+    }))
+    for (const [taskId, starts] of Map.groupBy(this.#starts, (start) => start.taskId)) {
+      const taskKey = tasks.get(taskId)
+      if (taskKey === undefined)
+        for (const [rule, of] of Map.groupBy(starts, (start) => start.rule))
+          errors.push({ ruleId: rule.id, reason: `the task ${taskId} was deleted`, count: of.length })
+      else {
+        await queueMessages(
+          tx,
+          taskKey,
+          starts.map(({ message }) => message),
+        )
+        for (const { rule } of starts) this.#countActed(evaluation, rule.key)
+      }
+    }
+    await countErrors(tx, errors)
+    return { ...NOTHING, published: this.#publications.length > 0, started: this.#starts.length > 0 }
+  }
+
+  #countActed(evaluation: Evaluation, ruleKey: number): void {
+    const rule = this.#rules.get(ruleKey)
+    if (rule !== undefined) evaluation.countsOf(rule).acted++
+  }
+}

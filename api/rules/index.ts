@@ -1,0 +1,90 @@
+/** Rules over messages, and the alarms that they raise. */
+import type { MessageGate } from '#api/devices/index.ts'
+import type { Identity } from '#api/identity/index.ts'
+import type { Messages } from '#api/messages/index.ts'
+import { startPeriodicRounds } from '#core/rounds.ts'
+import type { Infrastructure } from '#infrastructure/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
+import { countOpenAlarms, removeOldAlarms } from './alarms/repository.ts'
+import { alarmRoutes } from './alarms/routes.ts'
+import { Alarms } from './alarms/service.ts'
+import type { RulesConfig } from './config.ts'
+import { Evaluator } from './evaluation/evaluator.ts'
+import { forgetStates } from './evaluation/repository.ts'
+import { hintRulePublications, startRulePublications } from './publications/publications.ts'
+import { countRules } from './repository.ts'
+import { ruleRoutes } from './routes.ts'
+import { Rules } from './service.ts'
+
+export { RULE_METRICS, ruleGauges } from './metrics.ts'
+
+export type RuleTimes = { intervalMs?: number }
+
+export type StartedRules = { readonly routes: RoutePlugin; stop(): Promise<void> }
+
+const PUBLICATION_INTERVAL_MS = 100
+const RETENTION_INTERVAL_MS = 3_600_000
+const MAX_REMOVED = 5_000
+
+export function startRules({
+  config,
+  infrastructure: { database, bus, logger },
+  identity: { access, journal, quotas },
+  gate,
+  messages,
+  times = {},
+}: {
+  config: RulesConfig
+  infrastructure: Pick<Infrastructure, 'database' | 'bus' | 'logger'>
+  identity: Pick<Identity, 'access' | 'journal' | 'quotas'>
+  gate: Pick<MessageGate, 'authorize'>
+  messages: Pick<Messages, 'onCommitted' | 'publish' | 'rates'>
+  /** Tests shorten them. */
+  times?: RuleTimes | undefined
+}): StartedRules {
+  const evaluator = new Evaluator({
+    database,
+    bus,
+    journal,
+    quotas,
+    access,
+    gate,
+    logger,
+    onCommitted: (listener) => messages.onCommitted(listener),
+    onPublished: () => hintRulePublications(bus),
+    ...times,
+  })
+  const publications = startRulePublications({
+    database,
+    bus,
+    gate,
+    messages,
+    logger,
+    intervalMs: PUBLICATION_INTERVAL_MS,
+  })
+  const retention = startPeriodicRounds({
+    firstPauseMs: RETENTION_INTERVAL_MS,
+    pauseMs: RETENTION_INTERVAL_MS,
+    async round(signal) {
+      while (!signal.aborted) {
+        const removed = await removeOldAlarms(database.db, config.alarmRetentionDays, MAX_REMOVED)
+        if (removed < MAX_REMOVED) break
+      }
+    },
+    onFailure: (error) => logger.warn({ err: error }, 'failed to remove old alarms; retrying'),
+  })
+  const onChanged = (domainKey: number) => evaluator.changed(domainKey)
+  const rules = new Rules({ database, journal, access, gate, quotas, onChanged })
+  const alarms = new Alarms({ database, journal, access, forget: forgetStates })
+  quotas.measure('rules', (domainKey) => countRules(database.db, domainKey))
+  quotas.measure('open_alarms', (domainKey) => countOpenAlarms(database.db, domainKey))
+  return {
+    routes: async (app) => {
+      await ruleRoutes(rules)(app)
+      await alarmRoutes(alarms)(app)
+    },
+    async stop() {
+      await Promise.all([evaluator.stop(), publications.stop(), retention.stop()])
+    },
+  }
+}

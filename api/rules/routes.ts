@@ -1,0 +1,148 @@
+/** Routes of rules. */
+import { Type } from 'typebox'
+import { Id } from '#api/identity/index.ts'
+import { NoBody, responses } from '#http/index.ts'
+import type { RoutePlugin } from '#http/index.ts'
+import { EnableRule, NewRule, RulePage, RuleQuery, RuleUpdate, RuleView, presentRule } from './schema.ts'
+import type { RulesService } from './service.ts'
+
+const tags = ['rules']
+const PATH = '/:domain_id/rules'
+const ONE = `${PATH}/:rule_id`
+const inDomain = Type.Object({ domain_id: Id })
+const params = Type.Object({ domain_id: Id, rule_id: Id })
+
+type App = Parameters<RoutePlugin>[0]
+
+export function ruleRoutes(rules: RulesService): RoutePlugin {
+  return (app) => {
+    manyRules(app, rules)
+    oneRule(app, rules)
+    ruleStates(app, rules)
+  }
+}
+
+function manyRules(app: App, rules: RulesService): void {
+  app.post(
+    PATH,
+    {
+      config: { action: 'rule_create', location: '/{domain_id}/rules/{id}' },
+      schema: {
+        tags,
+        summary: 'Create a rule',
+        description:
+          'The rule reads and acts with the rights of the caller. It also requires `subscribe` on each channel of its source (without channels: `channel_subscribe` on the domain), `publish` on each channel that it publishes to, `task_start` where it starts a task, and `client_read` where it looks at clients.',
+        params: inDomain,
+        body: NewRule,
+        response: responses({ 201: RuleView }, 'conflict', 'quota_exceeded', 'gone'),
+      },
+    },
+    async ({ principal, params: { domain_id: domainId }, body }, reply) => {
+      const made = await rules.create(principal, domainId, body)
+      void reply.code(201).header('Location', `/${domainId}/rules/${made.id}`)
+      return presentRule(made, domainId)
+    },
+  )
+  app.get(
+    PATH,
+    {
+      config: { action: 'rule_read' },
+      schema: {
+        tags,
+        summary: 'List rules',
+        params: inDomain,
+        querystring: RuleQuery,
+        response: responses({ 200: RulePage }),
+      },
+    },
+    async ({ principal, params: { domain_id: domainId }, query }) => {
+      const { items, ...page } = await rules.list(principal, domainId, query)
+      return { ...page, rules: items.map((one) => presentRule(one, domainId)) }
+    },
+  )
+}
+
+function oneRule(app: App, rules: RulesService): void {
+  app.get(
+    ONE,
+    {
+      config: { action: 'rule_read' },
+      schema: {
+        tags,
+        summary: 'View a rule, and what it has done',
+        params,
+        response: responses({ 200: RuleView }, 'not_found'),
+      },
+    },
+    async ({ principal, params: { domain_id: domainId, rule_id: id } }) =>
+      presentRule(await rules.get(principal, domainId, id), domainId),
+  )
+  app.patch(
+    ONE,
+    {
+      config: { action: 'rule_update' },
+      schema: {
+        tags,
+        summary: 'Change a rule; absent fields are unchanged',
+        description:
+          'Its position and its open alarms are unchanged, and a pause ends. From then on it acts with the rights of the caller, who needs those of a creation.',
+        params,
+        body: RuleUpdate,
+        response: responses({ 200: RuleView }, 'not_found', 'conflict'),
+      },
+    },
+    async ({ principal, params: { domain_id: domainId, rule_id: id }, body }) =>
+      presentRule(await rules.update(principal, domainId, id, body), domainId),
+  )
+  app.delete(
+    ONE,
+    {
+      config: { action: 'rule_delete' },
+      schema: {
+        tags,
+        summary: 'Delete a rule; its open alarms are cleared and remain',
+        params,
+        response: responses({ 204: NoBody }, 'not_found'),
+      },
+    },
+    async ({ principal, params: { domain_id: domainId, rule_id: id } }, reply) => {
+      await rules.remove(principal, domainId, id)
+      return await reply.code(204).send()
+    },
+  )
+}
+
+function ruleStates(app: App, rules: RulesService): void {
+  app.post(
+    `${ONE}/enable`,
+    {
+      config: { action: 'rule_update' },
+      schema: {
+        tags,
+        summary: 'Enable a rule, or end its pause',
+        description:
+          'A disabled rule evaluates messages from now on, or from the position `from`; a paused one goes on where it stopped. The caller needs the rights of a creation.',
+        params,
+        body: EnableRule,
+        response: responses({ 200: RuleView }, 'not_found', 'gone'),
+      },
+    },
+    async ({ principal, params: { domain_id: domainId, rule_id: id }, body }) =>
+      presentRule(await rules.enable(principal, domainId, id, body.from), domainId),
+  )
+  app.post(
+    `${ONE}/disable`,
+    {
+      config: { action: 'rule_update' },
+      schema: {
+        tags,
+        summary: 'Disable a rule',
+        description: 'It evaluates nothing until it is enabled. Its open alarms stay.',
+        params,
+        response: responses({ 200: RuleView }, 'not_found'),
+      },
+    },
+    async ({ principal, params: { domain_id: domainId, rule_id: id } }) =>
+      presentRule(await rules.disable(principal, domainId, id), domainId),
+  )
+}

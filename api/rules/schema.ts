@@ -1,0 +1,299 @@
+/** Wire shapes of rules. */
+import { Type } from 'typebox'
+import type { Static } from 'typebox'
+import { EnabledStatus, Id, Name, RequiredName, StatusFilter, Timestamp } from '#api/identity/index.ts'
+import { formatPlace } from '#api/consumers/index.ts'
+import { documented } from '#http/index.ts'
+import { pageFields, pageQuery } from '#core/page.ts'
+import { DURATION_PATTERN, formatTime } from '#core/time.ts'
+import { Severity } from './alarms/schema.ts'
+import type { RuleRecord } from './repository.ts'
+
+/** Bytes of an expression; the engine has further bounds. */
+const MAX_EXPRESSION_CHARS = 4_096
+const MAX_TEMPLATE_CHARS = 4_096
+const MAX_DURATION_CHARS = 32
+const MAX_DESCRIPTION_CHARS = 1_024
+const MAX_SUBTOPIC_CHARS = 1_024
+const MAX_NAME_CHARS = 256
+const MAX_TAG_CHARS = 255
+const MAX_LISTED = 100
+const MAX_CLIENTS = 1_000
+const MAX_ACTIONS = 10
+
+const duration = (description: string) =>
+  Type.String({ maxLength: MAX_DURATION_CHARS, description, ...documented({ pattern: DURATION_PATTERN }) })
+
+const ids = (what: string, maxItems = MAX_LISTED) =>
+  Type.Optional(Type.Array(Id, { minItems: 1, maxItems, uniqueItems: true, description: what }))
+
+const MessageSource = Type.Object(
+  {
+    type: Type.Literal('messages'),
+    channels: ids('Ids of channels of the domain; absent: all channels'),
+    subtopic: Type.Optional(
+      Type.String({
+        maxLength: MAX_SUBTOPIC_CHARS,
+        description: 'Subtopic with the wildcards + (one element) and # (all that follow); absent: all',
+      }),
+    ),
+    names: Type.Optional(
+      Type.Array(Type.String({ minLength: 1, maxLength: MAX_NAME_CHARS }), {
+        minItems: 1,
+        maxItems: MAX_LISTED,
+        uniqueItems: true,
+        description: 'Names of SenML records; absent: every record, and JSON objects',
+      }),
+    ),
+    clients: ids('Only messages of these clients', MAX_CLIENTS),
+    groups: ids('Only messages of clients in these groups, and in the groups below them'),
+    tags: Type.Optional(
+      Type.Array(Type.String({ minLength: 1, maxLength: MAX_TAG_CHARS }), {
+        minItems: 1,
+        maxItems: MAX_LISTED,
+        uniqueItems: true,
+        description: 'Only messages of clients with one of these tags',
+      }),
+    ),
+  },
+  { description: 'Stored messages. What is given must match: channel, subtopic, name and client' },
+)
+
+/** The moments of an action. */
+export const MOMENTS = ['raise', 'repeat', 'clear'] as const
+export type Moment = (typeof MOMENTS)[number]
+
+const on = Type.Optional(
+  Type.Array(Type.Enum([...MOMENTS]), {
+    minItems: 1,
+    maxItems: MOMENTS.length,
+    uniqueItems: true,
+    description:
+      '`raise`: the condition begins to hold (after `for`). `repeat`: a further message for which it holds. `clear`: it ended. Defaults to raise',
+  }),
+)
+
+const template = (description: string) => Type.Optional(Type.String({ maxLength: MAX_TEMPLATE_CHARS, description }))
+
+const AlarmAction = Type.Object(
+  {
+    type: Type.Literal('alarm'),
+    text: template('What the alarm says: text with expressions in `{{ }}`; defaults to the name of the rule'),
+  },
+  { description: 'Raises an alarm, adds to it while the condition holds, and clears it' },
+)
+const PublishAction = Type.Object(
+  {
+    type: Type.Literal('publish'),
+    channel: Id,
+    subtopic: Type.Optional(Type.String({ maxLength: MAX_SUBTOPIC_CHARS })),
+    payload: template(
+      'Text with expressions in `{{ }}`; defaults to a JSON object with the moment, the rule, the severity, and the message',
+    ),
+    content_type: Type.Optional(
+      Type.String({
+        maxLength: 128,
+        description: 'Content type of `payload`; defaults to application/json',
+      }),
+    ),
+    on,
+  },
+  { description: 'Publishes a message, with the rights of who last changed the rule' },
+)
+const StartAction = Type.Object(
+  { type: Type.Literal('start'), task: Id, on },
+  { description: 'Starts a task, which gets the record as a trigger gives it' },
+)
+export const RuleAction = Type.Union([AlarmAction, PublishAction, StartAction])
+export type RuleAction = Static<typeof RuleAction>
+
+export const WINDOW_TIMES = ['arrival', 'message'] as const
+
+const shape = {
+  for: Type.Optional(duration('How long the condition must hold before the rule raises; defaults to 0s, at most 24h')),
+  clear_when: Type.Optional(
+    Type.String({
+      maxLength: MAX_EXPRESSION_CHARS,
+      description: 'Expression that ends it; absent or empty: when the condition no longer holds',
+    }),
+  ),
+  clear_for: Type.Optional(duration('How long that must hold before the rule clears; defaults to 0s, at most 24h')),
+  cooldown: Type.Optional(
+    duration('After the rule has raised, it does not raise again for this series during this time; defaults to 0s'),
+  ),
+  severity: Type.Optional(Severity),
+  window_time: Type.Optional(
+    Type.Enum([...WINDOW_TIMES], {
+      description: 'Whether windows are over the `arrival` of messages (the default) or the time in the `message`',
+    }),
+  ),
+  actions: Type.Optional(
+    Type.Array(RuleAction, { maxItems: MAX_ACTIONS, description: 'What it does; absent: one alarm' }),
+  ),
+}
+
+const condition = Type.String({
+  minLength: 1,
+  maxLength: MAX_EXPRESSION_CHARS,
+  description: 'Expression (CEL) that is true or false, such as `value > 30.0`',
+})
+
+const About = { description: Type.Optional(Type.String({ maxLength: MAX_DESCRIPTION_CHARS })) }
+
+const Begin = Type.Optional(
+  Type.String({
+    maxLength: 64,
+    description:
+      'Position of the first message that it evaluates, such as `next` of a try; absent: messages from now on. 410 for one that is no longer kept',
+  }),
+)
+
+export const NewRule = Type.Object(
+  {
+    name: RequiredName,
+    ...About,
+    status: Type.Optional(EnabledStatus),
+    source: MessageSource,
+    condition,
+    ...shape,
+    from: Begin,
+  },
+  { $id: 'RuleCreate' },
+)
+export type NewRule = Static<typeof NewRule>
+
+export const RuleUpdate = Type.Object(
+  {
+    name: Type.Optional(RequiredName),
+    ...About,
+    source: Type.Optional(MessageSource),
+    condition: Type.Optional(condition),
+    ...shape,
+  },
+  {
+    $id: 'RuleUpdate',
+    description: 'Absent fields are unchanged. From then on it acts with the rights of the caller',
+  },
+)
+export type RuleUpdate = Static<typeof RuleUpdate>
+
+export const EnableRule = Type.Object({ from: Begin }, { $id: 'RuleEnable' })
+export type EnableRule = Static<typeof EnableRule>
+
+export type RuleDefinition = Pick<
+  NewRule,
+  'source' | 'condition' | 'for' | 'clear_when' | 'clear_for' | 'cooldown' | 'severity' | 'window_time' | 'actions'
+>
+
+const NAMED = ['channel', 'client', 'group', 'task'] as const
+
+export const RuleView = Type.Object(
+  {
+    id: Id,
+    domain_id: Id,
+    name: Type.String(),
+    description: Type.String(),
+    status: EnabledStatus,
+    source: MessageSource,
+    condition: Type.String(),
+    for: Type.String(),
+    clear_when: Type.String(),
+    clear_for: Type.String(),
+    cooldown: Type.String(),
+    severity: Severity,
+    window_time: Type.Enum([...WINDOW_TIMES]),
+    actions: Type.Array(RuleAction),
+    named: Type.Array(Type.Object({ type: Type.Enum([...NAMED]), id: Id, name: Type.String() }), {
+      description: 'Names of what the rule names by id; deleted entities are absent',
+    }),
+    acts_as: Type.Optional(
+      Type.String({ description: 'Id of the user with whose rights it reads and acts; absent: the user was deleted' }),
+    ),
+    position: Type.String({ description: 'Of the next message that it evaluates' }),
+    behind_since: Type.Optional(
+      Type.String({
+        format: 'date-time',
+        description: 'Arrival of the next message for rules of the domain, if one waits',
+      }),
+    ),
+    paused: Type.Optional(
+      Type.Object(
+        { at: Timestamp, reason: Type.String() },
+        {
+          description:
+            'It waits at its position. It goes on by itself when a lost right is back; a change or `enable` ends any pause',
+        },
+      ),
+    ),
+    last_error: Type.Optional(
+      Type.Object(
+        { at: Timestamp, reason: Type.String(), count: Type.Integer() },
+        { description: 'What last failed; absent: nothing did since the rule was changed' },
+      ),
+    ),
+    seen: Type.Integer({ description: 'Records and JSON objects that it was evaluated for' }),
+    matched: Type.Integer({ description: 'Those for which the condition held' }),
+    unmatchable: Type.Integer({
+      description: 'Those for which the condition has no result, such as a text where it compares numbers',
+    }),
+    raised: Type.Integer({ description: 'How often it raised' }),
+    acted: Type.Integer({ description: 'Publications and starts that it recorded' }),
+    open_alarms: Type.Integer(),
+    last_match_at: Type.Optional(Timestamp),
+    created_by: Id,
+    created_at: Timestamp,
+    updated_by: Type.Optional(Id),
+    updated_at: Timestamp,
+  },
+  { $id: 'Rule', description: 'Rule over messages: a source, a condition, its shape in time, and actions' },
+)
+export type RuleView = Static<typeof RuleView>
+
+export const RuleQuery = Type.Object({
+  ...pageQuery(),
+  name: Type.Optional(Name),
+  status: Type.Optional(StatusFilter),
+  channel: Type.Optional(
+    Type.String({ maxLength: 36, description: 'Reads this channel by id', ...documented({ format: 'uuid' }) }),
+  ),
+})
+export type RuleQuery = Static<typeof RuleQuery>
+
+export const RulePage = Type.Object({ ...pageFields, rules: Type.Array(RuleView) })
+
+export function presentRule(record: RuleRecord, domainId: string): RuleView {
+  const { definition, paused, lastError, behindSince, actsAs } = record
+  return {
+    id: record.id,
+    domain_id: domainId,
+    name: record.name,
+    description: record.description,
+    status: record.status,
+    source: definition.source,
+    condition: definition.condition,
+    for: definition.for ?? '0s',
+    clear_when: definition.clear_when ?? '',
+    clear_for: definition.clear_for ?? '0s',
+    cooldown: definition.cooldown ?? '0s',
+    severity: definition.severity ?? 'warning',
+    window_time: definition.window_time ?? 'arrival',
+    actions: definition.actions ?? [{ type: 'alarm' }],
+    named: record.named,
+    ...(actsAs === null ? {} : { acts_as: actsAs }),
+    position: formatPlace(record.place),
+    ...(behindSince === null ? {} : { behind_since: formatTime(behindSince) }),
+    ...(paused === null ? {} : { paused: { at: formatTime(paused.at), reason: paused.reason } }),
+    ...(lastError === null ? {} : { last_error: { ...lastError, at: formatTime(lastError.at) } }),
+    seen: record.seen,
+    matched: record.matched,
+    unmatchable: record.unmatchable,
+    raised: record.raised,
+    acted: record.acted,
+    open_alarms: record.openAlarms,
+    ...(record.lastMatchAt === null ? {} : { last_match_at: formatTime(record.lastMatchAt) }),
+    created_by: record.createdBy,
+    created_at: formatTime(record.createdAt),
+    ...(record.updatedBy === null ? {} : { updated_by: record.updatedBy }),
+    updated_at: formatTime(record.updatedAt),
+  }
+}

@@ -1,0 +1,225 @@
+/** What users do with rules. A rule belongs to its domain, and acts with the rights of who last changed it. */
+import type { MessageGate } from '#api/devices/index.ts'
+import { startOf } from '#api/consumers/index.ts'
+import type { Place } from '#api/consumers/index.ts'
+import type {
+  AccessPolicy,
+  DomainAccess,
+  DomainAction,
+  Journal,
+  Quotas,
+  Recorder,
+  UserPrincipal,
+} from '#api/identity/index.ts'
+import type { Database, Transaction } from '#core/database/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
+import { isId, newId } from '#core/ids.ts'
+import type { Page } from '#core/page.ts'
+import { compileDefinition } from './compile.ts'
+import type { CompiledDefinition } from './compile.ts'
+import { fieldsOf } from './fields.ts'
+import {
+  beginAt,
+  clearAlarmsOf,
+  countRules,
+  deleteRule,
+  disableRule,
+  enableRule,
+  findKnown,
+  findRule,
+  insertRule,
+  listRules,
+  lockDomain,
+  lockRule,
+  noteChange,
+  renameInAlarms,
+  resumeRule,
+  updateRule,
+} from './repository.ts'
+import type { RuleFields, RuleRecord, StoredRule } from './repository.ts'
+import { requireRights } from './rights.ts'
+import type { NewRule, RuleQuery, RuleUpdate } from './schema.ts'
+
+export type RulesService = {
+  /** Throws `malformed`, `conflict` for a name in use, `quota_exceeded`, `forbidden`, `gone` for a position that is no longer kept. */
+  create(caller: UserPrincipal, domainId: string, input: NewRule): Promise<RuleRecord>
+  /** Throws `not_found`. */
+  get(caller: UserPrincipal, domainId: string, id: string): Promise<RuleRecord>
+  list(caller: UserPrincipal, domainId: string, query: RuleQuery): Promise<Page<RuleRecord>>
+  /** Absent fields are unchanged; its position too. Ends a pause. */
+  update(caller: UserPrincipal, domainId: string, id: string, input: RuleUpdate): Promise<RuleRecord>
+  /** A disabled rule goes on with messages from now on, or at the position; a paused one at its place. */
+  enable(caller: UserPrincipal, domainId: string, id: string, from: string | undefined): Promise<RuleRecord>
+  disable(caller: UserPrincipal, domainId: string, id: string): Promise<RuleRecord>
+  remove(caller: UserPrincipal, domainId: string, id: string): Promise<void>
+}
+
+export type RulesDeps = {
+  database: Database
+  journal: Pick<Journal, 'change'>
+  access: AccessPolicy
+  gate: Pick<MessageGate, 'authorize'>
+  quotas: Pick<Quotas, 'requireRoom'>
+  /** Called after the commit of a change of the domain's rules. */
+  onChanged: (domainKey: number) => void
+}
+
+const notFound = () => new ServiceError('not_found', 'rule not found')
+
+const entryOf = (operation: string, { domainKey, id, name }: Pick<StoredRule, 'domainKey' | 'id' | 'name'>) => ({
+  operation: `rule.${operation}`,
+  domainKey,
+  entityKeys: [],
+  attributes: { id, name },
+})
+
+export class Rules implements RulesService {
+  readonly #deps: RulesDeps
+
+  constructor(deps: RulesDeps) {
+    this.#deps = deps
+  }
+
+  async create(caller: UserPrincipal, domainId: string, input: NewRule): Promise<RuleRecord> {
+    const fields = fieldsOf(input)
+    const domain = await this.#enter(caller, domainId, 'rule_create')
+    const { domainKey } = domain
+    await this.#check(caller, domain, fields)
+    const id = newId()
+    const status = input.status ?? 'enabled'
+    await this.#deps.journal.change(caller, async (tx, record) => {
+      await this.#deps.quotas.requireRoom(tx, domainKey, 'rules', 1, (db) => countRules(db, domainKey))
+      const at = await beginAt(tx, domainKey, await fromOf(tx, input.from))
+      const by = { userKey: caller.key, createdBy: caller.id }
+      await insertRule(tx, {
+        ...fields,
+        ...by,
+        ...at,
+        id,
+        domainKey,
+        status,
+        isBehind: status === 'enabled' && at.isBehind,
+      })
+      await noteChange(tx, domainKey)
+      record(entryOf('create', { domainKey, id, name: fields.name }))
+    })
+    this.#deps.onChanged(domainKey)
+    return await this.#shown(domain, id)
+  }
+
+  async get(caller: UserPrincipal, domainId: string, id: string): Promise<RuleRecord> {
+    return await this.#shown(await this.#enter(caller, domainId, 'rule_read'), id)
+  }
+
+  async list(caller: UserPrincipal, domainId: string, query: RuleQuery): Promise<Page<RuleRecord>> {
+    const { offset, limit, cursor, name, channel, status = 'all' } = query
+    const { domainKey } = await this.#enter(caller, domainId, 'rule_read')
+    const page = { domainKey, name, channel, status, offset, limit, cursor }
+    const { total, rules, next } = await listRules(this.#deps.database.db, page)
+    return { total, offset, limit, items: rules, next }
+  }
+
+  async update(caller: UserPrincipal, domainId: string, id: string, input: RuleUpdate): Promise<RuleRecord> {
+    const domain = await this.#enter(caller, domainId, 'rule_update')
+    const before = await this.#shown(domain, id)
+    await this.#check(caller, domain, fieldsOf(input, before))
+    await this.#change(caller, domain, id, async (tx, rule, record) => {
+      const fields = fieldsOf(input, rule)
+      // What another change gave meanwhile is checked too.
+      compileDefinition(fields.definition)
+      await updateRule(tx, rule.key, { ...fields, userKey: caller.key, updatedBy: caller.id })
+      if (fields.name !== rule.name) await renameInAlarms(tx, rule.id, fields.name)
+      record(entryOf('update', { ...rule, name: fields.name }))
+    })
+    return await this.#shown(domain, id)
+  }
+
+  async enable(caller: UserPrincipal, domainId: string, id: string, from: string | undefined): Promise<RuleRecord> {
+    const domain = await this.#enter(caller, domainId, 'rule_update')
+    await this.#check(caller, domain, await this.#shown(domain, id))
+    await this.#change(caller, domain, id, async (tx, rule, record) => {
+      const by = { userKey: caller.key, updatedBy: caller.id }
+      if (rule.status === 'enabled' && from === undefined) await resumeRule(tx, rule.key, by)
+      else await enableRule(tx, rule.key, { ...by, ...(await beginAt(tx, rule.domainKey, await fromOf(tx, from))) })
+      record(entryOf('enable', rule))
+    })
+    return await this.#shown(domain, id)
+  }
+
+  async disable(caller: UserPrincipal, domainId: string, id: string): Promise<RuleRecord> {
+    const domain = await this.#enter(caller, domainId, 'rule_update')
+    await this.#change(caller, domain, id, async (tx, rule, record) => {
+      const { place } = (await findRule(tx, rule.domainKey, id)) ?? rule
+      await disableRule(tx, rule.key, place, caller.id)
+      record(entryOf('disable', rule))
+    })
+    return await this.#shown(domain, id)
+  }
+
+  async remove(caller: UserPrincipal, domainId: string, id: string): Promise<void> {
+    const domain = await this.#enter(caller, domainId, 'rule_delete')
+    await this.#change(caller, domain, id, async (tx, rule, record) => {
+      await clearAlarmsOf(tx, rule.id, caller.id)
+      await deleteRule(tx, rule.key)
+      record(entryOf('remove', rule))
+    })
+  }
+
+  async #enter(caller: UserPrincipal, domainId: string, action: DomainAction): Promise<DomainAccess> {
+    const domain = await this.#deps.access.enter(caller, domainId)
+    domain.require(action)
+    return domain
+  }
+
+  async #shown({ domainKey }: DomainAccess, id: string): Promise<RuleRecord> {
+    const found = isId(id) ? await findRule(this.#deps.database.db, domainKey, id) : undefined
+    if (found === undefined) throw notFound()
+    return found
+  }
+
+  /** Throws `malformed` and `forbidden` for what the caller may not save. */
+  async #check(caller: UserPrincipal, domain: DomainAccess, fields: RuleFields): Promise<CompiledDefinition> {
+    const compiled = compileDefinition(fields.definition)
+    await requireRights(this.#deps, caller, domain.domainId, compiled)
+    const { source, actions = [] } = fields.definition
+    const tasks = actions.flatMap((action) => (action.type === 'start' ? [action.task] : []))
+    const { clients = [], groups = [] } = source
+    const known = await findKnown(this.#deps.database.db, domain.domainKey, { clients, groups, tasks })
+    for (const [index, id] of groups.entries())
+      if (!known.has(id)) throw refusedField(`/source/groups/${index}`, 'is not the id of a group of the domain')
+    for (const [index, id] of clients.entries())
+      if (!known.has(id)) throw refusedField(`/source/clients/${index}`, 'is not the id of a client of the domain')
+    for (const [index, action] of actions.entries())
+      if (action.type === 'start' && !known.has(action.task))
+        throw refusedField(`/actions/${index}/task`, 'is not the id of a task of the domain')
+    return compiled
+  }
+
+  /** Locks the rules of the domain and the rule, and changes it. */
+  async #change(
+    caller: UserPrincipal,
+    domain: DomainAccess,
+    id: string,
+    work: (tx: Transaction, rule: StoredRule, record: Recorder) => Promise<void>,
+  ): Promise<void> {
+    const { domainKey } = domain
+    if (!isId(id)) throw notFound()
+    await this.#deps.journal.change(caller, async (tx, record) => {
+      await lockDomain(tx, domainKey)
+      const rule = await lockRule(tx, domainKey, id)
+      if (rule === undefined) throw notFound()
+      await work(tx, rule, record)
+      await noteChange(tx, domainKey)
+    })
+    this.#deps.onChanged(domainKey)
+  }
+}
+
+const POSITION = /^\d+-\d+-\d+$/
+
+/** Undefined: from now on. Throws `malformed`, and `gone` with the earliest position for one that is no longer kept. */
+async function fromOf(tx: Transaction, from: string | undefined): Promise<Place | undefined> {
+  if (from === undefined || from === '') return undefined
+  if (!POSITION.test(from)) throw refusedField('/from', 'must be the position of a message: <number>-<number>-<number>')
+  return (await startOf(tx, from)).place
+}

@@ -1,0 +1,326 @@
+// contract decision 100; docs/guides/rules.md
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { sql } from '#core/sql.ts'
+import { until } from '../harness/until.ts'
+import { expectStatus, send } from './consumers-support.ts'
+import { alarmsOf, newRule, sendRecords, sendValue, showRule, untilSeen } from './rules-support.ts'
+import type { RuleBody } from './rules-support.ts'
+import { startPlant } from './support.ts'
+import type { Device, Plant } from './support.ts'
+
+let plant: Plant
+let device: Device
+let other: Device
+
+beforeAll(async () => {
+  plant = await startPlant({ ruleTimes: { intervalMs: 20 } })
+  ;[device, other] = [await plant.newDevice(), await plant.newDevice()]
+})
+afterAll(() => plant[Symbol.asyncDispose]())
+
+async function newChannel(): Promise<string> {
+  const channelId = await plant.newChannel()
+  await plant.connect(device, channelId)
+  await plant.connect(other, channelId)
+  return channelId
+}
+
+const hot = (channel: string, more: Record<string, unknown> = {}) => ({
+  source: { type: 'messages', channels: [channel] },
+  condition: 'value > 30.0',
+  ...more,
+})
+
+const url = (path: string) => `/${plant.domainId}/${path}`
+
+describe('a rule', () => {
+  test('raises one alarm for each client and series, adds to it, clears it, and raises again', async () => {
+    const channel = await newChannel()
+    const rule = await newRule(plant, {
+      ...hot(channel),
+      severity: 'major',
+      actions: [{ type: 'alarm', text: '{{ name }} is {{ value }} at {{ client.name }}' }],
+    })
+    for (const value of [20, 31, 35, 33]) await sendValue(plant, device, channel, value)
+    await sendValue(plant, other, channel, 40, 'pressure')
+    await untilSeen(plant, rule.id, 5)
+    const alarms = await alarmsOf(plant, rule.id)
+    expect(alarms).toHaveLength(2)
+    const alarm = alarms.find(({ name }) => name === 'temperature')
+    expect(alarm).toMatchObject({
+      status: 'active',
+      severity: 'major',
+      client_id: device.id,
+      client_name: 'client',
+      channel_name: 'channel',
+      rule_name: rule.name,
+      unit: 'Cel',
+      value: 33,
+      count: 3,
+    })
+    expect(alarm?.text).toMatch(/^temperature is 31(\.0)? at client$/)
+    await sendValue(plant, device, channel, 25)
+    await untilSeen(plant, rule.id, 6)
+    const [cleared] = await alarmsOf(plant, rule.id, '&status=cleared')
+    expect(cleared).toMatchObject({ id: alarm?.id, status: 'cleared', value: 33, count: 3 })
+    expect(cleared?.cleared_by).toBeUndefined()
+    await sendValue(plant, device, channel, 50)
+    const shown = await untilSeen(plant, rule.id, 7)
+    expect(shown).toMatchObject({ seen: 7, matched: 5, raised: 3, open_alarms: 2, unmatchable: 0 })
+    expect(await alarmsOf(plant, rule.id)).toHaveLength(3)
+    const { rows } = await sql<{ operation: string; total: number }>`SELECT operation, count(*) AS total FROM journal
+      WHERE attributes ->> 'rule_id' = ${rule.id} GROUP BY operation ORDER BY operation`.execute(plant.api.database.db)
+    expect(rows).toEqual([
+      { operation: 'alarm.clear', total: 1 },
+      { operation: 'alarm.raise', total: 3 },
+    ])
+  })
+
+  test('meets only the subtopics, names and clients of its source', async () => {
+    const channel = await newChannel()
+    await plant.owner.call('PATCH', url(`clients/${other.id}/tags`), { tags: ['roof'] })
+    const source = { type: 'messages', channels: [channel] }
+    const bySubtopic = await newRule(plant, { ...hot(channel), source: { ...source, subtopic: 'a/+' } })
+    const byName = await newRule(plant, { ...hot(channel), source: { ...source, names: ['inside'] } })
+    const byClient = await newRule(plant, { ...hot(channel), source: { ...source, clients: [device.id] } })
+    const byTag = await newRule(plant, { ...hot(channel), source: { ...source, tags: ['roof', 'cellar'] } })
+    await sendRecords(plant, device, channel, [{ n: 'inside', v: 40 }], 'a/b')
+    await sendRecords(plant, other, channel, [{ n: 'outside', v: 40 }], 'a/b/c')
+    await sendRecords(plant, other, channel, [{ n: 'inside', v: 40 }])
+    await untilSeen(plant, byName.id, 2)
+    const seen = await Promise.all([bySubtopic, byName, byClient, byTag].map(({ id }) => showRule(plant, id)))
+    expect(seen.map((one) => one.seen)).toEqual([1, 2, 1, 2])
+  })
+
+  test('meets the clients of its groups and of those below them', async () => {
+    const channel = await newChannel()
+    const parent = (await plant.owner.call('POST', url('groups'), { name: 'building' })).json<{ id: string }>().id
+    const child = (await plant.owner.call('POST', url('groups'), { name: 'floor', parent_id: parent })).json<{
+      id: string
+    }>().id
+    const inside = await plant.newDevice()
+    await plant.connect(inside, channel)
+    const moved = await plant.owner.call('POST', url(`clients/${inside.id}/parent`), { parent_group_id: child })
+    expect(moved.status).toBe(200)
+    const source = { type: 'messages', channels: [channel], groups: [parent] }
+    const rule = await newRule(plant, { ...hot(channel), source })
+    await sendValue(plant, device, channel, 40)
+    await sendValue(plant, inside, channel, 40)
+    await untilSeen(plant, rule.id, 1)
+    const alarms = await alarmsOf(plant, rule.id)
+    expect(alarms.map((alarm) => alarm.client_id)).toEqual([inside.id])
+    const byGroup = await plant.owner.call('GET', url(`alarms?group=${parent}&rule=${rule.id}`))
+    expect(byGroup.json()).toMatchObject({ total: 1 })
+  })
+
+  test('reads JSON objects, and counts what its condition has no result for', async () => {
+    const channel = await newChannel()
+    const rule = await newRule(plant, { ...hot(channel), condition: 'json.level > 3' })
+    await send(plant, device, channel, { level: 4 })
+    await send(plant, device, channel, { other: 'x' })
+    await sendRecords(plant, device, channel, [{ n: 'door', vs: 'open' }])
+    const shown = await untilSeen(plant, rule.id, 3)
+    expect(shown).toMatchObject({ matched: 1, unmatchable: 2, raised: 1 })
+  })
+
+  test('raises after `for`, and clears after `clear_for`, without a further message', async () => {
+    const channel = await newChannel()
+    const rule = await newRule(plant, { ...hot(channel), for: '1s', clear_when: 'value < 28.0', clear_for: '1s' })
+    await sendValue(plant, device, channel, 31)
+    await untilSeen(plant, rule.id, 1)
+    expect(await alarmsOf(plant, rule.id)).toEqual([])
+    const [alarm] = await until(async () => {
+      const alarms = await alarmsOf(plant, rule.id)
+      return alarms.length > 0 ? alarms : undefined
+    }, 'the alarm was raised')
+    expect(alarm).toMatchObject({ status: 'active', value: 31, unit: 'Cel', client_id: device.id })
+    await sendValue(plant, device, channel, 29)
+    await sendValue(plant, device, channel, 27)
+    await until(async () => (await alarmsOf(plant, rule.id, '&status=cleared')).length === 1, 'the alarm was cleared')
+  })
+
+  test('asks windows of its series, which a new process reads from the store', async () => {
+    const channel = await newChannel()
+    for (const value of [10, 20]) await sendValue(plant, device, channel, value)
+    const rule = await newRule(plant, { ...hot(channel), condition: 'mean("5m") > 15.0 && count("5m") == 3' })
+    await sendValue(plant, device, channel, 30)
+    const shown = await untilSeen(plant, rule.id, 1)
+    expect(shown).toMatchObject({ matched: 1, raised: 1 })
+  })
+
+  test('publishes what it found, in the transaction that found it', async () => {
+    const channel = await newChannel()
+    const target = await newChannel()
+    const rule = await newRule(plant, {
+      ...hot(channel),
+      actions: [
+        { type: 'publish', channel: target, subtopic: 'hot', on: ['raise', 'clear'] },
+        {
+          type: 'publish',
+          channel: target,
+          subtopic: 'all',
+          payload: '{"v": "{{ value }}", "client": "{{ client.id }}"}',
+          on: ['raise', 'repeat'],
+        },
+      ],
+    })
+    expect(rule.named).toContainEqual({ type: 'channel', id: target, name: 'channel' })
+    for (const value of [31, 32, 10]) await sendValue(plant, device, channel, value)
+    type Page = { messages: { payload: Record<string, unknown>; protocol: string }[] }
+    const published = async (subtopic: string) =>
+      await until(async () => {
+        const page = await plant.owner.call(
+          'GET',
+          `/m/${plant.domainId}/c/${target}?subtopic=${subtopic}&format=${subtopic}&dir=asc`,
+        )
+        const { messages } = expectStatus(200, page).json<Page>()
+        return messages.length === 2 ? messages : undefined
+      }, 'both messages were published')
+    // Both have the time of one transaction.
+    const all = (await published('all')).toSorted(
+      (left, right) => Number(left.payload['v']) - Number(right.payload['v']),
+    )
+    expect(all).toMatchObject([
+      { payload: { v: 31, client: device.id }, protocol: 'rule' },
+      { payload: { v: 32, client: device.id } },
+    ])
+    const moments = (await published('hot')).map(({ payload }) => payload)
+    expect(moments.toSorted((left, right) => Number(right['value']) - Number(left['value']))).toMatchObject([
+      {
+        moment: 'raise',
+        rule: { id: rule.id },
+        client: { id: device.id, name: 'client' },
+        name: 'temperature',
+        value: 31,
+      },
+      { moment: 'clear', value: 10 },
+    ])
+    expect(await showRule(plant, rule.id)).toMatchObject({ acted: 4 })
+    expect(await alarmsOf(plant, rule.id)).toEqual([])
+  })
+
+  test('that causes itself is paused with the reason', async () => {
+    const channel = await newChannel()
+    const rule = await newRule(plant, {
+      source: { type: 'messages', channels: [channel] },
+      condition: 'true',
+      actions: [{ type: 'publish', channel, on: ['raise', 'repeat'] }],
+    })
+    await sendValue(plant, device, channel, 1)
+    const paused = await until(async () => {
+      const shown = await showRule(plant, rule.id)
+      return shown.paused === undefined ? undefined : shown
+    }, 'the rule was paused')
+    expect(paused.paused?.reason).toMatch(/^8 rules in a row caused the message/)
+    expect(paused.acted).toBe(8)
+    // It goes on behind the message that paused it.
+    expectStatus(200, await plant.owner.call('POST', url(`rules/${rule.id}/enable`), {}))
+    await until(async () => (await showRule(plant, rule.id)).paused === undefined, 'the pause ended')
+    expectStatus(204, await plant.owner.call('DELETE', url(`rules/${rule.id}`)))
+  })
+
+  test('begins at an exact position, and evaluates no message twice when it joins the others', async () => {
+    const channel = await newChannel()
+    const first = await newRule(plant, hot(channel))
+    for (let value = 31; value <= 40; value++) await sendValue(plant, device, channel, value)
+    await untilSeen(plant, first.id, 10)
+    const { rows } = await sql<{ place: string }>`SELECT b.xid::text || '-' || m.batch_seq || '-' || m.message AS place
+      FROM records m JOIN ingest_batches b ON b.seq = m.batch_seq JOIN channels c ON c.key = m.channel_key
+      WHERE c.id = ${channel}::uuid ORDER BY b.xid, b.seq, m.message OFFSET 3 LIMIT 1`.execute(plant.api.database.db)
+    const late = await newRule(plant, { ...hot(channel), from: rows[0]?.place })
+    for (let value = 41; value <= 45; value++) await sendValue(plant, device, channel, value)
+    await untilSeen(plant, late.id, 12)
+    await untilSeen(plant, first.id, 15)
+    expect(await showRule(plant, late.id)).toMatchObject({ seen: 12, matched: 12, raised: 1 })
+    const [alarm] = await alarmsOf(plant, late.id)
+    expect(alarm).toMatchObject({ count: 12 })
+  })
+
+  test('disabled evaluates nothing, and goes on with what is sent after it is enabled', async () => {
+    const channel = await newChannel()
+    const [rule, witness] = [await newRule(plant, hot(channel)), await newRule(plant, hot(channel))]
+    expectStatus(200, await plant.owner.call('POST', url(`rules/${rule.id}/disable`)))
+    await sendValue(plant, device, channel, 31)
+    await untilSeen(plant, witness.id, 1)
+    expectStatus(200, await plant.owner.call('POST', url(`rules/${rule.id}/enable`), {}))
+    await sendValue(plant, device, channel, 32)
+    await untilSeen(plant, witness.id, 2)
+    expect(await untilSeen(plant, rule.id, 1)).toMatchObject({ seen: 1, status: 'enabled' })
+  })
+
+  test('is created, listed, changed and deleted; its open alarms are cleared and stay', async () => {
+    const channel = await newChannel()
+    const { call } = plant.owner
+    const body = {
+      name: 'thermostat',
+      description: 'too hot',
+      source: { type: 'messages', channels: [channel], subtopic: 'a/#' },
+      condition: 'value > 30.0',
+      for: '2m',
+      clear_when: 'value < 28.0',
+      cooldown: '10m',
+      severity: 'critical',
+    }
+    const response = expectStatus(201, await call('POST', url('rules'), body))
+    const rule = response.json<RuleBody>()
+    expect(response.headers['location']).toBe(url(`rules/${rule.id}`))
+    const defaults = { status: 'enabled', clear_for: '0s', window_time: 'arrival', actions: [{ type: 'alarm' }] }
+    expect(rule).toMatchObject({ ...body, ...defaults, acts_as: plant.owner.id, seen: 0 })
+    const listed = await call('GET', url(`rules?name=THERMO&channel=${channel}&status=enabled`))
+    expect(listed.json()).toMatchObject({ total: 1, rules: [{ id: rule.id, named: [{ id: channel }] }] })
+    const changed = await call('PATCH', url(`rules/${rule.id}`), {
+      for: '0s',
+      source: { ...body.source, subtopic: '#' },
+    })
+    expect(changed.json()).toMatchObject({ for: '0s', condition: 'value > 30.0', cooldown: '10m' })
+    const again = await call('POST', url('rules'), body)
+    expect(again.status).toBe(409)
+    expect(again.json()).toMatchObject({ details: [{ path: '/name' }] })
+    await sendValue(plant, device, channel, 31)
+    await untilSeen(plant, rule.id, 1)
+    expect((await call('DELETE', url(`rules/${rule.id}`))).status).toBe(204)
+    expect((await call('GET', url(`rules/${rule.id}`))).status).toBe(404)
+    const [alarm] = await alarmsOf(plant, rule.id)
+    expect(alarm).toMatchObject({ status: 'cleared', rule_name: 'thermostat', cleared_by: plant.owner.id })
+  })
+
+  test('refuses what is malformed, and names the field', async () => {
+    const channel = await newChannel()
+    const unknown = '9f0e2b9e-3f53-4c3b-a3a6-0d2ec0a1a001'
+    const source = { type: 'messages', channels: [channel] }
+    const refused: [string, Record<string, unknown>][] = [
+      ['/name', { name: '' }],
+      ['/source/type', { source: { type: 'silence' } }],
+      ['/source/channels', { source: { ...source, channels: [] } }],
+      ['/source/channels/0', { source: { ...source, channels: ['pump'] } }],
+      ['/source/groups/0', { source: { ...source, groups: [unknown] } }],
+      ['/source/clients/0', { source: { ...source, clients: [unknown] } }],
+      ['/source/subtopic', { source: { ...source, subtopic: '#/a' } }],
+      ['/condition', { condition: '' }],
+      ['/condition', { condition: 'value >' }],
+      ['/condition', { condition: 'value > "a"' }],
+      ['/condition', { condition: 'mean("25h") > 1.0' }],
+      ['/clear_when', { clear_when: 'values < 1.0' }],
+      ['/for', { for: '25h' }],
+      ['/for', { for: 'soon' }],
+      ['/cooldown', { cooldown: '-1s' }],
+      ['/severity', { severity: 'bad' }],
+      ['/actions/0/text', { actions: [{ type: 'alarm', text: '{{ value > }}' }] }],
+      ['/actions', { actions: [{ type: 'alarm' }, { type: 'alarm' }] }],
+      ['/actions/0/task', { actions: [{ type: 'start', task: unknown }] }],
+      ['/from', { from: 'yesterday' }],
+    ]
+    for (const [path, fields] of refused) {
+      const response = await plant.owner.call('POST', url('rules'), { name: 'odd', ...hot(channel), ...fields })
+      expect(response.status, JSON.stringify(fields)).toBe(400)
+      const details = response.json<{ details: { path: string; message: string }[] }>().details
+      expect(details[0]?.path, JSON.stringify([fields, details])).toBe(path)
+    }
+    const wrong = await plant.owner.call('POST', url('rules'), {
+      ...hot(channel),
+      name: 'odd',
+      condition: 'value >> 3',
+    })
+    expect(wrong.json<{ message: string }>().message).toMatch(/line 1, column \d+/)
+  })
+})
