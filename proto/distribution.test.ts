@@ -15,6 +15,7 @@ describe('the name of a module', () => {
   ])('of %s is a valid repository name', (reference, name) => {
     expect(repositoryNameOf({ digest, reference })).toBe(name)
     expect(parsePullPath(`/v2/${name}/blobs/${digest}`)).toEqual({ name, kind: 'blobs', reference: digest })
+    expect(parsePullPath(`/v2/${name}/referrers/${digest}`)).toEqual({ name, kind: 'referrers', reference: digest })
   })
 })
 
@@ -23,6 +24,7 @@ describe('a path', () => {
     '/v2/',
     '/v2/m',
     '/v2/m/tags/list',
+    '/v2/m/uploads/x',
     '/v2//blobs/x',
     '/v2/../../etc/blobs/x',
     '/v2/M/blobs/x',

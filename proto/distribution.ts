@@ -6,25 +6,30 @@
 /** A GET or HEAD below `/v2/`. */
 export type PullPath = {
   name: string
-  kind: 'manifests' | 'blobs'
-  /** The digest of a blob; a tag or digest of a manifest. */
+  kind: 'manifests' | 'blobs' | 'referrers'
+  /** The digest of a blob, and of the manifest that others refer to; a tag or digest of a manifest. */
   reference: string
 }
 
 /** OCI distribution, "Pulling manifests": clients can limit a name to 255 characters. */
 const MAX_NAME_CHARS = 255
-const PATH = /^\/v2\/([a-z0-9._/-]+)\/(manifests|blobs)\/([A-Za-z0-9._:-]{1,128})$/
+const PATH = /^\/v2\/([a-z0-9._/-]+)\/(manifests|blobs|referrers)\/([A-Za-z0-9._:-]{1,128})$/
 const NAME = /^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$/
 /** First component of the names of uploaded modules. */
 const UPLOADS = 'uploads'
 /** The tag of an upload. */
 export const UPLOAD_TAG = 'latest'
 
-/** Undefined: not a path of a manifest or blob. */
+/** Undefined: not a path of a manifest, of a blob or of referrers. */
 export function parsePullPath(path: string): PullPath | undefined {
   if (path.length > MAX_NAME_CHARS + 160) return undefined
   const [, name = '', kind, reference = ''] = PATH.exec(path) ?? []
-  if ((kind !== 'manifests' && kind !== 'blobs') || name.length > MAX_NAME_CHARS || !NAME.test(name)) return undefined
+  if (
+    (kind !== 'manifests' && kind !== 'blobs' && kind !== 'referrers') ||
+    name.length > MAX_NAME_CHARS ||
+    !NAME.test(name)
+  )
+    return undefined
   return { name, kind, reference }
 }
 

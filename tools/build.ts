@@ -16,6 +16,7 @@ import { bundle } from './bundle.ts'
 const PACKAGE_FOLDERS: readonly (readonly [name: string, folder: string])[] = [
   ['@fastify/swagger-ui', 'static'],
   ['@bytecodealliance/jco-transpile', 'vendor'],
+  ['@bytecodealliance/preview2-shim', 'dist/browser'],
 ]
 /** Code of processes that can read only their own folder. */
 const STAGED = [RUNNER_CODE, TRANSPILER_CODE]

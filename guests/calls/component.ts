@@ -82,6 +82,7 @@ export class LoadedComponent {
       }
       // It was left in the middle.
       this.#instantiate = undefined
+      if (isErrorOfScript(error)) return failed('module_invalid', `${SCRIPT_FAILED}: ${error.message}`)
       return explainFailure(error, memoriesOf(instances), execution.lastLines())
     }
   }
@@ -126,6 +127,17 @@ function findCallable(exported: Record<string, unknown>, name: string): (...valu
   const found = holder?.[camelCase(second ?? first)]
   if (typeof found !== 'function') throw new WebAssembly.LinkError(`the transpiled component does not export ${name}`)
   return found.bind(holder) as (...values: unknown[]) => unknown
+}
+
+const SCRIPT_FAILED = 'the script of the transpiled component is wrong, which is no fault of the component'
+
+/** Errors that only JavaScript can have: the script throws those of the component as errors of its own, with other messages. */
+function isErrorOfScript(error: unknown): error is Error {
+  if (error instanceof ReferenceError || error instanceof SyntaxError) return true
+  return (
+    error instanceof TypeError &&
+    /is not (a function|a constructor|defined)|^Cannot read properties/.test(error.message)
+  )
 }
 
 /** The `err` of a returned result, which transpiled code throws. */

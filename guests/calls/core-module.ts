@@ -28,10 +28,13 @@ export function callFunction(compiled: CompiledModule, call: Call, guestHost: Gu
   const choice = chooseFunction(compiled.description.exports, call)
   if ('outcome' in choice) return { outcome: choice.outcome, memoryBytes: 0 }
   const { chosen, values } = choice
-  if (!compiled.needsHost) return execute({ compiled, chosen, values, host: undefined, call, lastLines: () => '' })
+  // A command has an exit code, even without imports.
+  if (!compiled.needsHost && chosen.name !== COMMAND_FUNCTION) {
+    return execute({ compiled, chosen, values, host: undefined, call, lastLines: () => '' })
+  }
 
   const streams = new CallStreams(call, guestHost)
-  const wasi = createWasiHost(streams.wasi)
+  const wasi = createWasiHost(streams.wasi, compiled.description.imports)
   const host = { wasi, messaging: coreMessaging(guestHost, wasi.memory) }
   const { outcome, memoryBytes, exit } = execute({
     compiled,

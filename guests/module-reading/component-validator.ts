@@ -6,10 +6,9 @@
 import { randomFillSync } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { leb128 } from '#core/bytes/index.ts'
 import { packageFolder } from '#core/installation.ts'
 import { ModuleRefusal, PAGE_BYTES, readComponent, readModule } from '../wasm/index.ts'
-import type { ModuleLayout } from '../wasm/index.ts'
+import { withMemoryMaximum } from './memory-maximum.ts'
 
 const TOOLS = { name: '@bytecodealliance/jco-transpile', folder: 'vendor', file: 'wasm-tools.core.wasm' } as const
 const VALIDATE = 'local:wasm-tools/tools#component-wit'
@@ -76,7 +75,7 @@ function sentence(text: Buffer): string {
 
 function startTools(maxPages: number): Tools {
   const layout = readModule(readFileSync(join(packageFolder(TOOLS.name, TOOLS.folder), TOOLS.file)), { allowGc: true })
-  const module = new WebAssembly.Module(withMaximum(layout, maxPages))
+  const module = new WebAssembly.Module(withMemoryMaximum(layout, maxPages))
   // Called later, when the tools run.
   const view = () => new DataView(tools.memory.buffer)
   const offered: Record<string, (...values: number[]) => number> = {
@@ -99,14 +98,4 @@ function startTools(maxPages: number): Tools {
   const { exports } = new WebAssembly.Instance(module, { wasi_snapshot_preview1: imports })
   const tools = exports as unknown as Tools
   return tools
-}
-
-/** The module with this maximum for its only memory. */
-function withMaximum({ bytes, sections, memories }: ModuleLayout, maxPages: number): Buffer<ArrayBuffer> {
-  const [limits, ...more] = memories
-  const section = sections.find(({ contentStart, end }) => limits && limits.start >= contentStart && limits.start < end)
-  if (limits === undefined || section === undefined || more.length > 0) throw new Error('the tools have one memory')
-  const content = Buffer.from([1, 1, ...leb128(limits.min), ...leb128(maxPages)])
-  const head = Buffer.from([section.id, ...leb128(content.length)])
-  return Buffer.concat([bytes.subarray(0, section.start), head, content, bytes.subarray(section.end)])
 }

@@ -1,2 +1,3 @@
-export { sentenceOf, transpileComponent } from './transpile.ts'
-export type { TranspiledComponent } from './transpile.ts'
+export { transpileComponent } from './transpile.ts'
+export { sentenceOf } from '../transpiled/index.ts'
+export type { TranspiledComponent } from '../transpiled/index.ts'

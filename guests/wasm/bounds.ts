@@ -33,7 +33,7 @@ export function readBoundedModule(bytes: Uint8Array, bounds: ModuleBounds = DEFA
   refuseAbove(bytes.length, bounds.maxModuleBytes, 'the module', 'bytes')
   const layout = readModule(bytes, { allowGc: bounds.allowGc })
   checkMemories(layout, bounds)
-  checkTables(layout.tables, bounds)
+  checkTables(layout, bounds)
   refuseAbove(layout.functionCount, bounds.maxFunctions, 'the module', 'functions')
   refuseAbove(layout.largestBodyBytes, bounds.maxBodyBytes, 'the longest function body', 'bytes')
   refuseAbove(layout.dataBytes + layout.elementBytes, bounds.maxModuleBytes, 'data and element segments', 'bytes')
@@ -66,7 +66,7 @@ export function checkComponentBounds(
     needs.memories += memories.length * count
     needs.minPages += memories.reduce((sum, memory) => sum + memory.min, 0n) * BigInt(count)
     needs.modules.push(core)
-    entries += tableEntries(core.tables) * BigInt(count)
+    entries += tableEntries(ownTables(core)) * BigInt(count)
   }
   refuseAbove(entries, bounds.maxTableEntries, 'the tables of all instances together', 'entries')
   const limitPages = memoryLimitPages(bounds.memoryLimitBytes)
@@ -79,6 +79,11 @@ export function checkComponentBounds(
 /** The memories that a module defines; imported ones come first in the list. */
 export function ownMemories(layout: ModuleLayout): Limits[] {
   return layout.memories.slice(layout.imports.filter(({ kind }) => kind === 'memory').length)
+}
+
+/** The tables that a module defines; imported ones come first in the list. */
+export function ownTables(layout: ModuleLayout): Limits[] {
+  return layout.tables.slice(layout.imports.filter(({ kind }) => kind === 'table').length)
 }
 
 /** The largest number of pages that a memory limit allows. */
@@ -109,9 +114,9 @@ function memoryRefusal(start: string, pages: bigint, limitBytes: number): Module
   )
 }
 
-function checkTables(tables: Limits[], bounds: ModuleBounds): void {
-  if (tables.some((table) => table.isShared)) throw new ModuleRefusal('a shared table is not accepted')
-  refuseAbove(tableEntries(tables), bounds.maxTableEntries, 'the tables together', 'entries')
+function checkTables(layout: ModuleLayout, bounds: ModuleBounds): void {
+  if (layout.tables.some((table) => table.isShared)) throw new ModuleRefusal('a shared table is not accepted')
+  refuseAbove(tableEntries(ownTables(layout)), bounds.maxTableEntries, 'the tables together', 'entries')
 }
 
 function refuseAbove(found: number | bigint, max: number, subject: string, unit: string): void {

@@ -4,6 +4,7 @@ export {
   checkComponentBounds,
   memoryLimitPages,
   ownMemories,
+  ownTables,
   readBoundedModule,
   tableEntries,
 } from './bounds.ts'

@@ -10,20 +10,32 @@ import type { Piece } from './component-reader.ts'
 import { SECTION, readModule } from './module-reader.ts'
 import type { ModuleLayout } from './module-reader.ts'
 
-/** Throws ModuleRefusal unless `readComponent` accepts the bytes and all core modules can be parsed. */
-export function renameCoreNames(bytes: Uint8Array): Uint8Array {
-  const renamer = new Renamer()
+/**
+ * Throws ModuleRefusal unless `readComponent` accepts the bytes and all core modules can be parsed. `isHollow`: every function of a core
+ * module traps, and there are no data and elements: the result has the same links and types, and a fraction of the size.
+ */
+export function renameCoreNames(bytes: Uint8Array, { isHollow } = { isHollow: false }): Uint8Array {
+  const renamer = new Renamer(new Map(), isHollow)
   renamer.write(bytes, 0, bytes.length, readComponent(bytes).pieces)
   return renamer.toBytes()
 }
 
+/** Magic and version. */
+const HEADER_BYTES = 8
+/** Sections that a module needs only for its functions. */
+const HOLLOWED: ReadonlySet<number> = new Set([SECTION.custom, SECTION.element, SECTION.data, SECTION.dataCount])
+/** A size, no locals, `unreachable` and `end`. */
+const TRAPPING_BODY = Uint8Array.of(3, 0, 0x00, 0x0b)
+
 class Renamer {
   readonly #names: Map<string, string>
+  readonly #isHollow: boolean
   readonly #parts: Uint8Array[] = []
   #length = 0
 
-  constructor(names = new Map<string, string>()) {
+  constructor(names: Map<string, string>, isHollow: boolean) {
     this.#names = names
+    this.#isHollow = isHollow
   }
 
   /** Copies a range of the bytes, with its pieces renamed. */
@@ -37,6 +49,29 @@ class Renamer {
     this.#push(bytes.subarray(copied, end))
   }
 
+  writeHollow(layout: ModuleLayout): void {
+    const { bytes } = layout
+    this.#push(bytes.subarray(0, HEADER_BYTES))
+    for (const { id, start, end } of layout.sections) {
+      if (HOLLOWED.has(id)) continue
+      if (id === SECTION.code) this.#pushHollowCode(layout.functionCount)
+      else
+        this.write(
+          bytes,
+          start,
+          end,
+          piecesOfModule(layout).filter((piece) => piece.start === start),
+        )
+    }
+  }
+
+  #pushHollowCode(functionCount: number): void {
+    const count = leb128(functionCount)
+    this.#push(Uint8Array.of(SECTION.code, ...leb128(count.length + functionCount * TRAPPING_BODY.length)))
+    this.#push(count)
+    for (let index = 0; index < functionCount; index++) this.#push(TRAPPING_BODY)
+  }
+
   #writePiece(bytes: Uint8Array, piece: Piece): void {
     switch (piece.kind) {
       case 'custom':
@@ -44,14 +79,16 @@ class Renamer {
       case 'name':
         return this.#pushSized(new TextEncoder().encode(this.#rename(piece.name)))
       case 'section': {
-        const content = new Renamer(this.#names)
+        const content = new Renamer(this.#names, this.#isHollow)
         content.write(bytes, piece.contentStart, piece.end, piece.pieces)
         return this.#pushSection(bytes, piece.start, content)
       }
       case 'module': {
         const module = bytes.subarray(piece.contentStart, piece.end)
-        const content = new Renamer(this.#names)
-        content.write(module, 0, module.length, piecesOfModule(readModule(module, { allowGc: true })))
+        const content = new Renamer(this.#names, this.#isHollow)
+        const layout = readModule(module, { allowGc: true })
+        if (this.#isHollow) content.writeHollow(layout)
+        else content.write(module, 0, module.length, piecesOfModule(layout))
         return this.#pushSection(bytes, piece.start, content)
       }
     }

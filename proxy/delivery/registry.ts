@@ -1,12 +1,12 @@
 /**
  * The pull half of the OCI distribution specification: `/v2/`, manifests and blobs, with a ticket. A ticket is for one
- * module, and gives access only to the repository of that module: its manifests, its config and its layers.
+ * module, and gives access only to the repository of that module: its manifests, its config, its layers, and its signatures.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ServiceError, kindOf, presentError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { Slots } from '#core/slots.ts'
-import { isDigest } from '#core/digest.ts'
+import { digestOf, isDigest } from '#core/digest.ts'
 import { refuseTransfer, sendBytes } from '#core/transfer/index.ts'
 import { UPLOAD_TAG, parsePullPath, repositoryNameOf } from '#proto/index.ts'
 import type { PullPath, TicketGrant } from '#proto/index.ts'
@@ -29,7 +29,13 @@ export type RegistryDeps = { source: ModuleSource; access: ProxyAccess; limits: 
 /** Largest share of all streams per reader, which can be a worker of a domain. */
 const SHARE_OF_READER = 0.5
 const RETRY_AFTER_SECONDS = 1
-const MISSING = { name: 'NAME_UNKNOWN', manifests: 'MANIFEST_UNKNOWN', blobs: 'BLOB_UNKNOWN' } as const
+const MISSING = {
+  name: 'NAME_UNKNOWN',
+  manifests: 'MANIFEST_UNKNOWN',
+  blobs: 'BLOB_UNKNOWN',
+  referrers: 'MANIFEST_UNKNOWN',
+} as const
+const INDEX_TYPE = 'application/vnd.oci.image.index.v1+json'
 
 type Sendable = { sizeBytes: number; digest: string; mediaType: string; read: Read; close?: () => Promise<void> }
 type Read = (into: Buffer, position: number) => Promise<number>
@@ -83,7 +89,7 @@ export class Registry {
       return
     }
     if (path.name !== repositoryNameOf(grant)) throw new ServiceError('forbidden', 'the ticket is for another module')
-    const found = await this.#within(path.kind === 'blobs' ? this.#blob(grant, path) : this.#manifest(grant, path))
+    const found = await this.#within(this.#find(grant, path))
     try {
       const headers = { 'content-type': found.mediaType, 'docker-content-digest': found.digest }
       await sendBytes(request, response, found, headers, { stallMs: this.#deps.limits.pieceDeadlineMs })
@@ -111,6 +117,17 @@ export class Registry {
     })
   }
 
+  #find(grant: TicketGrant, path: PullPath): Promise<Sendable> {
+    switch (path.kind) {
+      case 'blobs':
+        return this.#blob(grant, path)
+      case 'manifests':
+        return this.#manifest(grant, path)
+      case 'referrers':
+        return this.#referrers(grant, path)
+    }
+  }
+
   async #blob({ digest, reference }: TicketGrant, path: PullPath): Promise<Sendable> {
     const { source } = this.#deps
     const wanted = path.reference
@@ -118,7 +135,7 @@ export class Registry {
       throw new ServiceError('not_found', 'the digest of a blob must be sha256:<64 hexadecimal digits>')
     if (wanted === digest) return fromFile(await source.open(digest, reference))
     if (reference !== '') {
-      const part = await source.openPart(reference, wanted)
+      const part = (await source.openPart(reference, wanted)) ?? (await this.#partOfReferrer(reference, wanted))
       if (part !== undefined) return fromFile(part)
     } else {
       const { config } = await source.artifactOfUpload(digest)
@@ -138,8 +155,38 @@ export class Registry {
       const named = isDigest(wanted) ? wanted : await source.locateTag(reference, wanted)
       const found = isDigest(wanted) ? manifests.find((one) => one.digest === named) : pinned
       if (found !== undefined && found.digest === named) return fromMemory(found)
+      const signature = await this.#referrer(reference, wanted)
+      if (signature !== undefined) return fromMemory(signature)
     }
     throw new ServiceError('forbidden', 'the ticket is for another module')
+  }
+
+  /** OCI distribution, "Listing Referrers": signatures of the artifact, and an empty index for an upload and for other manifests. */
+  async #referrers({ reference }: TicketGrant, { reference: subject }: PullPath): Promise<Sendable> {
+    if (!isDigest(subject)) throw new ServiceError('not_found', 'the digest must be sha256:<64 hexadecimal digits>')
+    const isArtifact = reference !== '' && reference.endsWith(`@${subject}`)
+    const { entries } = isArtifact ? await this.#deps.source.referrers(reference) : { entries: [] }
+    const bytes = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType: INDEX_TYPE, manifests: entries }))
+    return fromMemory({ bytes, digest: digestOf(bytes), mediaType: INDEX_TYPE })
+  }
+
+  /** The manifest of a signature of the artifact. */
+  async #referrer(reference: string, wanted: string): Promise<Manifest | undefined> {
+    if (!isDigest(wanted)) return undefined
+    const { source } = this.#deps
+    const { entries } = await source.referrers(reference)
+    if (!entries.some(({ digest }) => digest === wanted)) return undefined
+    const [manifest] = await source.manifests(pinnedAt(reference, wanted))
+    return manifest
+  }
+
+  async #partOfReferrer(reference: string, wanted: string): Promise<OpenPart | undefined> {
+    const { source } = this.#deps
+    for (const { digest } of (await source.referrers(reference)).entries) {
+      const part = await source.openPart(pinnedAt(reference, digest), wanted)
+      if (part !== undefined) return part
+    }
+    return undefined
   }
 
   #report(error: unknown, { url }: IncomingMessage): void {
@@ -147,6 +194,14 @@ export class Registry {
     if (kindOf(error) === 'internal') logger.error({ err: error, url }, 'failed to serve a module')
     else logger.info({ url, reason: error instanceof Error ? error.message : '' }, 'refused to serve a module')
   }
+}
+
+type Manifest = Awaited<ReturnType<ModuleSource['manifests']>>[number]
+type OpenPart = Awaited<ReturnType<ModuleSource['open']>>
+
+/** The same repository at another manifest. */
+function pinnedAt(reference: string, manifestDigest: string): string {
+  return `${reference.slice(0, reference.indexOf('@'))}@${manifestDigest}`
 }
 
 const isBase = (url: string | undefined) => url === '/v2/' || url === '/v2'

@@ -8,7 +8,7 @@ export type { ClientLimits, FetchedManifest, RegistryClient } from './client.ts'
 export { createRegistryHttp } from './registry-http.ts'
 export type { RegistryHttp, Repository } from './registry-http.ts'
 export { artifactOf } from './artifact.ts'
-export type { Artifact } from './artifact.ts'
+export type { Artifact, ComponentInterfaces } from './artifact.ts'
 export { chooseEntry, chooseLayer, mediaTypeOf, parseManifest } from './manifest.ts'
 export type { Descriptor, Manifest, ModuleLayer } from './manifest.ts'
 export { LAYER_FORMS, isArchive } from './media-types.ts'
@@ -20,6 +20,7 @@ export { moduleInvalid } from './refusal.ts'
 export { configuredAuthorities, createRegistries, parseRegistryUrl } from './registry.ts'
 export type { ConfiguredRegistry } from './registry.ts'
 export {
+  bundlesOfIndex,
   isSignedByBundle,
   isSimplySigned,
   readBundleManifests,

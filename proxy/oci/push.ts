@@ -4,15 +4,13 @@ import { ServiceError } from '#core/errors/index.ts'
 import { discard } from '#core/transfer/index.ts'
 import type { TransferResponse, RequestBody } from '#core/transfer/index.ts'
 import { artifactOf } from './artifact.ts'
+import type { ModuleOfArtifact } from './artifact.ts'
 import { locationOf, refusalOf } from './registry-http.ts'
 import type { RegistryHttp, Repository } from './registry-http.ts'
 import type { Reference } from './reference.ts'
 
 /** A module on disk. */
-export type PushedModule = {
-  digest: string
-  sizeBytes: number
-  kind: 'core' | 'component'
+export type PushedModule = ModuleOfArtifact & {
   read(): AsyncIterable<Buffer>
 }
 
@@ -28,7 +26,7 @@ export async function pushModule(
   createdAt: Date,
   signal: AbortSignal,
 ): Promise<string> {
-  const { manifest, config } = artifactOf(module, createdAt)
+  const { manifest, config } = artifactOf(module, titleOf(reference), createdAt)
   await pushBlob(registryHttp, reference, { digest: config.digest, ...bodyOf(config.bytes) }, signal)
   await pushBlob(registryHttp, reference, module, signal)
   const headers = { 'content-type': manifest.mediaType }
@@ -36,6 +34,11 @@ export async function pushModule(
   const answer = await registryHttp.write('PUT', reference, path, headers, signal, bodyOf(manifest.bytes))
   requireStatus(answer, reference, 201, 'the manifest')
   return manifest.digest
+}
+
+/** `add.wasm` for `acme/add`. */
+function titleOf({ repository }: Reference): string {
+  return `${repository.split('/').at(-1)}.wasm`
 }
 
 function bodyOf(bytes: Buffer): RequestBody {

@@ -54,16 +54,22 @@ export function isSimplySigned(
   return isSignedBy(payload, signature, keys)
 }
 
-/** The Sigstore bundles in an index of referrers. */
+/** The digests of the Sigstore bundles in an index of referrers. */
 export function readBundleManifests(index: Uint8Array): string[] {
+  return bundlesOfIndex(index).map(({ digest }) => digest)
+}
+
+/** The entries of an index of referrers that are Sigstore bundles. */
+export function bundlesOfIndex(index: Uint8Array): (JsonObject & { digest: string })[] {
   const entries = parseJson(index)?.['manifests']
   if (!Array.isArray(entries)) return []
   return entries
-    .map(objectOf)
-    .filter((entry) => typeof entry?.['artifactType'] === 'string' && BUNDLE_TYPE.test(entry['artifactType']))
-    .map((entry) => entry?.['digest'])
-    .filter((digest) => typeof digest === 'string')
-    .filter(isDigest)
+    .flatMap((value) => {
+      const entry = objectOf(value)
+      const { artifactType, digest } = entry ?? {}
+      const isBundle = typeof artifactType === 'string' && BUNDLE_TYPE.test(artifactType)
+      return isBundle && typeof digest === 'string' && isDigest(digest) ? [{ ...entry, digest }] : []
+    })
     .slice(0, MAX_SIGNATURES)
 }
 

@@ -1,13 +1,14 @@
 /** Content of manifests: the layer with the module, and the bytes of manifests, configs and layers. */
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { SingleFlight } from '#core/single-flight.ts'
 import { isDigest } from '#core/digest.ts'
 import { BlobCache, openRecords } from '../cache/index.ts'
 import type { Blob, OpenBlob, Records } from '../cache/index.ts'
 import {
   LAYER_FORMS,
+  bundlesOfIndex,
   chooseEntry,
   chooseLayer,
   formatReference,
@@ -16,6 +17,7 @@ import {
   moduleInvalid,
   parseManifest,
   pinnedReference,
+  referrersTag,
   unpackModule,
 } from '../oci/index.ts'
 import type { Descriptor, FetchedManifest, Manifest, ModuleLayer, Reference, RegistryClient } from '../oci/index.ts'
@@ -33,6 +35,9 @@ export type ArtifactsOptions = {
 
 /** Manifests are immutable, so this result is cached permanently. */
 export type KnownModule = Blob & { layer: ModuleLayer }
+
+/** Descriptors of an index of referrers. */
+export type Referrers = { entries: (Record<string, unknown> & { digest: string })[] }
 
 export type StoredManifest = { bytes: Buffer; digest: string; mediaType: string }
 
@@ -107,6 +112,16 @@ export class Artifacts {
     return (await this.#options.blobs.open(digest)) ?? (await this.#pullPart(reference, part))
   }
 
+  /** The Sigstore bundles that refer to a manifest, from the API or the tag that replaces it. */
+  async referrers(reference: Reference, manifestDigest: string): Promise<Referrers> {
+    const { client, deadlines } = this.#options
+    const signal = deadlines.signalFor(`referrers of ${pinnedReference(reference, manifestDigest)}`)
+    const index =
+      (await client.getReferrers(reference, manifestDigest, signal)) ??
+      (await taggedReferrers(client, { ...reference, digest: undefined, tag: referrersTag(manifestDigest) }, signal))
+    return { entries: index === undefined ? [] : bundlesOfIndex(index) }
+  }
+
   async #pullPart(reference: Reference, part: Descriptor): Promise<OpenBlob | undefined> {
     const { client, blobs, pulls, maxModuleBytes } = this.#options
     if (part.sizeBytes > maxModuleBytes) {
@@ -159,6 +174,19 @@ export class Artifacts {
 }
 
 type ImageManifest = Extract<Manifest, { kind: 'manifest' }>
+
+async function taggedReferrers(
+  client: RegistryClient,
+  reference: Reference,
+  signal: AbortSignal,
+): Promise<Buffer | undefined> {
+  try {
+    return (await client.getManifest(reference, signal)).bytes
+  } catch (error) {
+    if (kindOf(error) === 'not_found') return undefined
+    throw error
+  }
+}
 
 const placeOf = ({ registry, repository }: Reference) => `${registry}/${repository}`
 

@@ -7,6 +7,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { describeModuleBytes } from '#guests/module-reading/index.ts'
 import { ByteCursor, SECTION, readModuleKind } from '#guests/wasm/index.ts'
 import { leb128 } from '#core/bytes/index.ts'
+import type { ComponentInterfaces } from '../oci/index.ts'
 import type { DescribedExport, DescribedImport, ModuleDescription, ModuleKind } from '#guests/wasm/index.ts'
 
 export type ModuleFacts = {
@@ -33,8 +34,20 @@ const READ_SECTIONS: ReadonlySet<number> = new Set([
   SECTION.global,
   SECTION.export,
 ])
+/** Component Model, "Binary Format": a core module of a component, here an empty one with its head. */
+const CORE_MODULE_SECTION = 1
+const EMPTY_CORE_MODULE = Buffer.from([CORE_MODULE_SECTION, 8, 0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0])
 /** A function without locals that returns at once: replaces each omitted body. */
 const EMPTY_BODY = Buffer.from([2, 0, 0x0b])
+
+/** Undefined for a core module, and for a component that was not described. */
+export function interfacesOf({ kind, exports, imports }: ModuleFacts): ComponentInterfaces | undefined {
+  if (kind !== 'component' || exports === undefined || imports === undefined) return undefined
+  return {
+    exports: [...new Set(exports.map(({ name }) => name.split('#')[0] ?? name))],
+    imports: imports.map(({ module }) => module),
+  }
+}
 
 /**
  * Throws `ModuleRefusal` if the file is not WebAssembly, `rate_limited` if too many modules are being read. `owner` is
@@ -62,13 +75,44 @@ async function readDescription(
   kind: ModuleKind,
   owner: string,
 ): Promise<ModuleDescription | undefined> {
-  if (kind === 'component') {
-    // Its parts refer to each other by position, so none can be omitted.
-    if (sizeBytes > MAX_READ_BYTES) return undefined
-    return await describeModuleBytes(kind, await readAt(handle, 0, sizeBytes), owner)
-  }
-  const outline = await readOutline(handle, sizeBytes)
+  const outline = await (kind === 'component' ? readComponentOutline : readOutline)(handle, sizeBytes)
   return outline === undefined ? undefined : await describeModuleBytes(kind, outline, owner)
+}
+
+type SectionPlace = { id: number; start: number; headBytes: number; end: number }
+
+/** The sections of the file, without their content; undefined if it is not made of sections, or of too many. */
+async function readSections(handle: FileHandle, sizeBytes: number): Promise<SectionPlace[] | undefined> {
+  const sections: SectionPlace[] = []
+  for (let start = HEADER_BYTES; start < sizeBytes;) {
+    const head = new ByteCursor(await readAt(handle, start, Math.min(SECTION_HEAD_BYTES, sizeBytes - start)), 0)
+    const id = head.byte()
+    const contentBytes = head.u32()
+    const end = start + head.offset + contentBytes
+    if (sections.length >= MAX_SECTIONS || end > sizeBytes) return undefined
+    sections.push({ id, start, headBytes: head.offset, end })
+    start = end
+  }
+  return sections
+}
+
+/** The same component whose core modules are empty: its parts refer to each other by position, so none is left out. */
+async function readComponentOutline(handle: FileHandle, sizeBytes: number): Promise<Buffer<ArrayBuffer> | undefined> {
+  const parts: Buffer[] = [await readAt(handle, 0, HEADER_BYTES)]
+  let readBytes = 0
+  const sections = await readSections(handle, sizeBytes)
+  if (sections === undefined) return undefined
+  for (const { id, start, end } of sections) {
+    if (id === SECTION.custom) continue
+    if (id === CORE_MODULE_SECTION) {
+      parts.push(EMPTY_CORE_MODULE)
+      continue
+    }
+    readBytes += end - start
+    if (readBytes > MAX_READ_BYTES) return undefined
+    parts.push(await readAt(handle, start, end - start))
+  }
+  return joined(parts)
 }
 
 /** A module with the same types, imports and exports whose functions are empty. */
@@ -77,18 +121,14 @@ async function readOutline(handle: FileHandle, sizeBytes: number): Promise<Buffe
   let readBytes = 0
   let functions = 0
   let hasCode = false
-  let position = HEADER_BYTES
-  for (let count = 0; position < sizeBytes; count++) {
-    const head = new ByteCursor(await readAt(handle, position, Math.min(SECTION_HEAD_BYTES, sizeBytes - position)), 0)
-    const id = head.byte()
-    const contentBytes = head.u32()
-    const end = position + head.offset + contentBytes
-    if (count >= MAX_SECTIONS || end > sizeBytes) return undefined
+  const sections = await readSections(handle, sizeBytes)
+  if (sections === undefined) return undefined
+  for (const { id, start, headBytes, end } of sections) {
     if (READ_SECTIONS.has(id)) {
-      readBytes += end - position
+      readBytes += end - start
       if (readBytes > MAX_READ_BYTES) return undefined
-      const section = await readAt(handle, position, end - position)
-      if (id === SECTION.function) functions = new ByteCursor(section, head.offset).u32()
+      const section = await readAt(handle, start, end - start)
+      if (id === SECTION.function) functions = new ByteCursor(section, headBytes).u32()
       // Each function takes at least a byte; a wrong number must not determine the allocation.
       if (id === SECTION.function && functions > section.length) return undefined
       parts.push(section)
@@ -99,7 +139,6 @@ async function readOutline(handle: FileHandle, sizeBytes: number): Promise<Buffe
       hasCode = true
       parts.push(emptyCode(functions))
     }
-    position = end
   }
   return joined(parts)
 }

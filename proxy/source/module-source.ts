@@ -8,16 +8,16 @@ import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { isDigest } from '#core/digest.ts'
-import { ModuleRefusal, readModuleKind } from '#guests/wasm/index.ts'
+import { ModuleRefusal } from '#guests/wasm/index.ts'
 import { BlobCache, openRecords } from '../cache/index.ts'
 import type { Blob, OpenBlob, Records } from '../cache/index.ts'
 import { artifactOf, moduleInvalid, parseReference, pinnedReference } from '../oci/index.ts'
 import type { Artifact, Reference, RegistryClient } from '../oci/index.ts'
 import { Artifacts } from './artifacts.ts'
-import type { StoredManifest } from './artifacts.ts'
+import type { Referrers, StoredManifest } from './artifacts.ts'
 import { SharedDeadlines } from './deadlines.ts'
 import { PROXY_METRICS } from './metrics.ts'
-import { readModuleFacts } from './module-facts.ts'
+import { interfacesOf, readModuleFacts } from './module-facts.ts'
 import type { ModuleFacts } from './module-facts.ts'
 import { Pulls } from './pulls.ts'
 import { References } from './references.ts'
@@ -78,7 +78,8 @@ type Parts = {
 }
 
 const MAX_KNOWN_FACTS = 10_000
-const HEADER_BYTES = 8
+/** The file name of an upload: its task has a name, and its digest has none. */
+const UPLOAD_TITLE = 'module.wasm'
 /** Uploads share one source for all callers. */
 const MANAGER = 'uploads'
 
@@ -181,13 +182,19 @@ export class ModuleSource {
     return await this.#parts.artifacts.openPart(reference, manifestDigest, digest)
   }
 
+  /** The manifests of signatures that refer to the artifact of a registry, as an index of referrers. Throws the errors of `resolve`. */
+  async referrers(pinned: string): Promise<Referrers> {
+    const { reference, manifestDigest } = this.#parsePinned(pinned)
+    return await this.#parts.artifacts.referrers(reference, manifestDigest)
+  }
+
   /** The artifact of an upload, always the same one. Throws the errors of `open`. */
   async artifactOfUpload(digest: string): Promise<Artifact> {
     const { handle, sizeBytes } = await this.open(digest, '')
     await using file = handle
-    const head = Buffer.alloc(HEADER_BYTES)
-    await file.read(head, 0, HEADER_BYTES, 0)
-    return artifactOf({ digest, sizeBytes, kind: readModuleKind(head) })
+    const facts = await this.#factsOf(digest, file, sizeBytes)
+    if (facts === undefined) throw new ServiceError('unavailable', 'too many modules are being read; retry later')
+    return artifactOf({ digest, sizeBytes, kind: facts.kind, interfaces: interfacesOf(facts) }, UPLOAD_TITLE)
   }
 
   /** Stores bytes in the cache. Throws `malformed` on a digest mismatch. */

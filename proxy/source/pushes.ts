@@ -5,7 +5,7 @@ import { Slots } from '#core/slots.ts'
 import { isDigest } from '#core/digest.ts'
 import { ModuleRefusal } from '#guests/wasm/index.ts'
 import { readInPieces } from '../cache/index.ts'
-import { readModuleFacts } from './module-facts.ts'
+import { interfacesOf, readModuleFacts } from './module-facts.ts'
 import type { ModuleSource } from './module-source.ts'
 import { moduleInvalid, parseReference, pinnedReference, pushModule } from '../oci/index.ts'
 import type { Credentials, RegistryHttp, Reference } from '../oci/index.ts'
@@ -82,11 +82,17 @@ export function createPushes(deps: PushesDeps): Pushes {
     const { digest } = await source.keep(limited(bytes, maxBytes), order.digest)
     const module = await source.open(digest, '')
     await using handle = module.handle
-    const { kind } = await readModuleFacts(handle, module.sizeBytes, order.domainId).catch(async (error: unknown) => {
+    const facts = await readModuleFacts(handle, module.sizeBytes, order.domainId).catch(async (error: unknown) => {
       await source.discard(digest)
       throw error instanceof ModuleRefusal ? moduleInvalid(error.message) : error
     })
-    const pushed = { digest, sizeBytes: module.sizeBytes, kind, read: () => readInPieces(handle) }
+    const pushed = {
+      digest,
+      sizeBytes: module.sizeBytes,
+      kind: facts.kind,
+      interfaces: interfacesOf(facts),
+      read: () => readInPieces(handle),
+    }
     const late = AbortSignal.timeout(limits.pullDeadlineMs)
     const registryHttp = registryHttpFor(
       reference.registry,

@@ -37,8 +37,8 @@ export function roomOf(path: string): Room {
 
 const isTest = (path: string) => path.endsWith('.test.ts')
 
-/** It imports the program of a name, from a build or from the sources. */
-const STARTER = 'programs/run.ts'
+/** They import the program of a name, from a build or from the sources, and the transpiler, whose files are used as they are. */
+const COMPUTED_IMPORTERS: ReadonlySet<string> = new Set(['programs/run.ts', 'guests/module-reading/load-transpiler.ts'])
 
 /** `tree` holds the paths of all files that an import may name. */
 export function checkImports(
@@ -56,7 +56,7 @@ export function checkImports(
     const { imports, computed } = importsOf(source)
     const isExaminer = EXAMINERS.has(from.name) || isTest(source.path)
     if (!isExaminer) {
-      for (const text of source.path === STARTER ? [] : computed)
+      for (const text of COMPUTED_IMPORTERS.has(source.path) ? [] : computed)
         violations.push(`${source.path} imports ${text}: a computed import cannot be checked`)
       if (isPure(source.path) && IMPURE_TEXT.test(source.text)) {
         violations.push(

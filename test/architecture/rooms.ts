@@ -348,6 +348,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: '@bytecodealliance/jco-transpile',
     owner: /^guests\/transpiler\/transpile\.ts$/,
+    types: /^guests\/transpiled\/transpile-with\.ts$/,
     rule: 'components are transpiled in a process or a thread that ends afterwards',
   },
   ...['react', 'react-dom', '@tanstack/react-router', '@tanstack/react-query', '@tanstack/react-virtual'].map(
@@ -357,8 +358,8 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   { package: 'vite', owner: /^console\/vite\.config\.ts$/, rule: 'the console is built as its vite.config.ts says' },
   {
     package: 'acorn',
-    owner: /^worker\/transpile\/(check-script|share-definitions)\.ts$/,
-    rule: 'transpiled scripts are parsed in a process that ends afterwards',
+    owner: /^(guests\/scripts\/check-script|worker\/transpile\/share-definitions)\.ts$/,
+    rule: 'transpiled scripts are parsed in a process or a thread that ends afterwards',
   },
 ]
 
@@ -387,7 +388,7 @@ export type RoleRule = {
 }
 
 /** What runs in a browser too: all that a trial of a module consists of. */
-export const IN_BROWSERS = /^(core\/bytes|guests\/(wasm|wasi|calls|transpiler))\//
+export const IN_BROWSERS = /^(core\/bytes|guests\/(wasm|wasi|calls|transpiled|transpiler))\//
 const NOT_IN_BROWSERS = new RegExp(`^(?!${IN_BROWSERS.source})(core|guests)/`)
 
 /** Where SQL is written: by the slice that owns the tables. */

@@ -29,6 +29,8 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     wasm: 'parsers of modules and components, with limits; pure',
     wasi: 'the host of WASI 0.2 for components, on workers and in browsers; pure',
     calls: 'calls of functions of modules and components, and what these can import; in runners and in browsers',
+    transpiled: 'what the transpiler makes of a component, as a script; pure',
+    scripts: 'checks transpiled scripts',
     transpiler: 'transpiles components to a script and core modules; pure',
     'module-reading': 'reads untrusted modules in a thread',
   },

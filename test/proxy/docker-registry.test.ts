@@ -342,7 +342,14 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     expect(JSON.parse(manifests[0] ?? '')).toMatchObject({
       mediaType: OCI_MANIFEST,
       config: { mediaType: 'application/vnd.wasm.config.v0+json' },
-      layers: [{ mediaType: 'application/wasm', digest, size: wasm.length }],
+      layers: [
+        {
+          mediaType: 'application/wasm',
+          digest,
+          size: wasm.length,
+          annotations: { 'org.opencontainers.image.title': 'module.wasm' },
+        },
+      ],
     })
   })
 })

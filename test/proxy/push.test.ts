@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { digestOf, startRegistry, wasmOf } from './misbehaving-registry.ts'
 import type { TestRegistry } from './misbehaving-registry.ts'
+import { componentFromText } from '../worker/pool.ts'
 import { runProxy } from './running-proxy.ts'
 
 const DOMAIN = '0197a1a2-0000-7000-8000-00000000000d'
@@ -34,6 +35,35 @@ describe('a push', () => {
     await using proxy = await runProxy()
     const pushed = proxy.push({ reference: 'm:1' }, wasm, 'a wrong token of tests')
     await expect(pushed).rejects.toMatchObject({ kind: 'unauthenticated' })
+  })
+
+  test('of a component names what it exports and imports, and the file of the module', async () => {
+    await using registry = await startRegistry()
+    const taken = acceptPushes(registry)
+    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
+    const component = Buffer.from(
+      await componentFromText(`(component
+        (import "wasi:cli/environment@0.2.0" (instance (export "initial-cwd" (func (result (option string))))))
+        (core module $m (func (export "f"))) (core instance $i (instantiate $m))
+        (func $f (canon lift (core func $i "f")))
+        (instance $api (export "get" (func $f)) (export "put" (func $f)))
+        (export "plant:meter/api@0.1.0" (instance $api)) (export "run" (func $f)))`),
+    )
+    expect(await proxy.push({ reference: 'acme/meter:1' }, component)).toContain('/acme/meter@')
+    const [config, manifest] = [...taken.values()].flatMap((bytes) => {
+      if (bytes[0] !== 0x7b) return []
+      return [JSON.parse(bytes.toString()) as Record<string, unknown>]
+    })
+    expect(config).toMatchObject({
+      architecture: 'wasm',
+      os: 'wasip2',
+      component: { exports: ['plant:meter/api@0.1.0', 'run'], imports: ['wasi:cli/environment@0.2.0'] },
+    })
+    expect(manifest).toMatchObject({ layers: [{ annotations: { 'org.opencontainers.image.title': 'meter.wasm' } }] })
+    taken.clear()
+    await proxy.push({ reference: 'acme/core:1' }, wasm)
+    const core = [...taken.values()].map((bytes) => bytes.toString()).find((text) => text.includes('layerDigests'))
+    expect(JSON.parse(core ?? '')).not.toHaveProperty('component')
   })
 
   test('of a domain is never stored below the id of another one, with a login or without', async () => {

@@ -4,7 +4,8 @@ import type { KeyObject } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { OCI_INDEX, OCI_MANIFEST, WASM, startRegistry, wasmOf } from './misbehaving-registry.ts'
 import type { TestRegistry } from './misbehaving-registry.ts'
-import { runProxy } from './running-proxy.ts'
+import { repositoryNameOf } from '#proto/index.ts'
+import { runProxy, ticketFor } from './running-proxy.ts'
 
 const SIMPLE_SIGNING = 'application/vnd.dev.cosign.simplesigning.v1+json'
 const BUNDLE = 'application/vnd.dev.sigstore.bundle.v0.3+json'
@@ -199,6 +200,37 @@ describe('a bundle', () => {
     })
     tagged.registry.manifest('m', manifestDigest.replace(':', '-'), same, OCI_INDEX)
     expect(await tagged.proxy.resolve('m', require)).toMatchObject({ signed: true })
+  })
+
+  test('is listed among the referrers of the module, and read with the ticket of the module', async () => {
+    await using it = await world()
+    const { manifestDigest, moduleDigest } = it.registry.module('m', 'latest', WASM)
+    const index = bundleManifest(it.registry, 'm', manifestDigest, {
+      dsseEnvelope: envelope(manifestDigest, ours.privateKey),
+    })
+    const other = { ...index.manifests[0], artifactType: 'application/spdx+json', digest: moduleDigest }
+    const all = { ...index, manifests: [...index.manifests, other] }
+    it.registry.manifest('m', manifestDigest.replace(':', '-'), all, OCI_INDEX)
+    const { digest, reference } = await it.proxy.resolve('m')
+    const ticket = ticketFor(digest, reference)
+    const name = repositoryNameOf({ digest, reference })
+    const read = async (path: string, bearer = ticket) => {
+      const response = await it.proxy.get(`/v2/${name}/${path}`, bearer)
+      return { status: response.status, type: response.headers.get('content-type'), body: await response.json() }
+    }
+    expect(await read(`referrers/${manifestDigest}`)).toEqual({ status: 200, type: OCI_INDEX, body: index })
+    const [signature] = index.manifests
+    const { body } = await read(`manifests/${signature?.digest}`)
+    const manifest = body as { layers: { digest: string }[] }
+    expect(manifest).toMatchObject({ artifactType: BUNDLE, subject: { digest: manifestDigest } })
+    expect((await read(`blobs/${manifest.layers[0]?.digest}`)).body).toMatchObject({ mediaType: BUNDLE })
+    // Nobody refers to a signature, and what is not a signature is not read.
+    expect((await read(`referrers/${signature?.digest}`)).body).toEqual({ ...index, manifests: [] })
+    expect((await read(`manifests/${moduleDigest}`)).status).toBe(403)
+    expect(
+      (await read(`referrers/${manifestDigest}`, ticketFor(manifestDigest, reference.replace('/m@', '/n@')))).status,
+    ).toBe(403)
+    expect((await read('referrers/latest')).status).toBe(404)
   })
 
   test('may sign the bytes of the manifest themselves', async () => {

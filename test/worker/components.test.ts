@@ -138,6 +138,33 @@ describe('a component', () => {
     })
   })
 
+  test('has core modules that share a table and a memory without a maximum, beside tables of their own', async () => {
+    const shared = await componentFromText(`(component
+      (core module $libc (table (export "table") 2 funcref) (table 1 funcref) (memory (export "memory") 1)
+        (func $seven (result i32) (i32.const 7)) (elem (i32.const 1) func $seven))
+      (core module $main (type $t (func (result i32)))
+        (import "libc" "table" (table $shared 2 funcref)) (import "libc" "memory" (memory 1)) (table 5 funcref)
+        (func (export "f") (result i32) (call_indirect $shared (type $t) (i32.const 1))))
+      (core instance $libc (instantiate $libc))
+      (core instance $i (instantiate $main (with "libc" (instance $libc))))
+      (func (export "run") (result u32) (canon lift (core func $i "f"))))`)
+    expect(await host.run(shared)).toMatchObject({ state: 'completed', results: 7 })
+  })
+
+  test('counts a shared table once', async () => {
+    const sharing = (entries: number) => `(component
+      (core module $libc (table (export "table") ${entries} funcref))
+      (core module $main (import "libc" "table" (table ${entries} funcref)) (func (export "f")))
+      (core instance $libc (instantiate $libc))
+      (core instance $i (instantiate $main (with "libc" (instance $libc))))
+      (func (export "run") (canon lift (core func $i "f"))))`
+    expect(await host.run(await componentFromText(sharing(600_000)))).toMatchObject({ state: 'completed' })
+    expect(await host.run(await componentFromText(sharing(1_000_001)))).toMatchObject({
+      reason: 'module_invalid',
+      error: expect.stringContaining('1000001 entries, at most 1000000') as string,
+    })
+  })
+
   test('starts with a new instance for every run', async () => {
     const counter = await componentFromText(
       component(

@@ -26,7 +26,7 @@ export function countDeferrals(): void {
   }
 }
 
-/** The script has no access to globals and cannot load code (see `worker/transpile/check-script.ts`). */
+/** The script has no access to globals and cannot load code (see `guests/scripts/check-script.ts`). */
 export function loadComponent({ description, script, cores }: CompiledComponent): LoadedComponent {
   const compiled = new Script(script, { filename: 'component.js' })
   const evaluate = () => compiled.runInThisContext() as Instantiate

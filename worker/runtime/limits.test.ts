@@ -32,8 +32,17 @@ test('lowers a maximum above the limit and keeps one below it', () => {
   expect(limited('(module (memory 1 2))').memories).toEqual([[1n, 2n]])
 })
 
-test('treats imported and 64-bit memories alike', () => {
-  expect(limited('(module (import "env" "memory" (memory 1)))').memories).toEqual([[1n, 4n]])
+test('leaves imports alone: the module that defines a memory or a table bounds it', () => {
+  const imports = '(import "env" "memory" (memory 1)) (import "env" "table" (table 2 funcref))'
+  const { memories, tables } = limited(`(module ${imports} (table 3 funcref))`)
+  expect(memories).toEqual([[1n, undefined]])
+  expect(tables).toEqual([
+    [2n, undefined],
+    [3n, 1_000_000n],
+  ])
+})
+
+test('limits 64-bit memories too', () => {
   expect(limited('(module (memory i64 1 100000))').memories).toEqual([[1n, 4n]])
 })
 

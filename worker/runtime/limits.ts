@@ -7,6 +7,7 @@ import {
   boundFunctionNames,
   memoryLimitPages,
   ownMemories,
+  ownTables,
   readBoundedModule,
   tableEntries,
 } from '#guests/wasm/index.ts'
@@ -37,7 +38,8 @@ export function limitModule(bytes: Uint8Array, bounds: ModuleBounds, extraPages?
   const limitPages = memoryLimitPages(bounds.memoryLimitBytes)
   const [own] = ownMemories(layout)
   const maxPages = own === undefined || extraPages === undefined ? limitPages : own.min + extraPages
-  const patches = [...memoryPatches(layout.memories, maxPages), ...tablePatches(layout, bounds)]
+  // The module that defines a memory or a table bounds it; an import with other limits would not match it.
+  const patches = [...memoryPatches(ownMemories(layout), maxPages), ...tablePatches(ownTables(layout), bounds)]
   return { layout, bytes: applyPatches(layout, patches), memoryLimitBytes: Number(maxPages) * PAGE_BYTES }
 }
 
@@ -53,10 +55,10 @@ function memoryPatches(memories: Limits[], maxPages: bigint): Patch[] {
 }
 
 /** Tables without a maximum share the rest of the limit, and each keeps at least its minimum. */
-function tablePatches(layout: ModuleLayout, bounds: ModuleBounds): Patch[] {
-  const unbounded = layout.tables.filter((table) => table.max === undefined)
+function tablePatches(tables: Limits[], bounds: ModuleBounds): Patch[] {
+  const unbounded = tables.filter((table) => table.max === undefined)
   if (unbounded.length === 0) return []
-  const share = (BigInt(bounds.maxTableEntries) - tableEntries(layout.tables)) / BigInt(unbounded.length)
+  const share = (BigInt(bounds.maxTableEntries) - tableEntries(tables)) / BigInt(unbounded.length)
   return unbounded.map((table) => withMaximum(table, table.min + share))
 }
 

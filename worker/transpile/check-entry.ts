@@ -1,8 +1,8 @@
 /**
  * A process that checks one transpiled script and exits: script on stdin; on stdout a frame without files, or the error.
  */
+import { checkScript } from '#guests/scripts/index.ts'
 import { confirmIsolation } from '../isolation/confirm.ts'
-import { checkScript } from './check-script.ts'
 import { encodeFrame, readInput } from './frame.ts'
 
 confirmIsolation()

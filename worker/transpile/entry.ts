@@ -13,7 +13,7 @@ import { shareDefinitions } from './share-definitions.ts'
 const EMPTY_COMPONENT = Uint8Array.of(0x00, 0x61, 0x73, 0x6d, 0x0d, 0x00, 0x01, 0x00)
 
 async function transpile(component: Uint8Array): Promise<TranspiledFile[]> {
-  const { script, cores } = await transpileComponent(component, shareDefinitions)
+  const { script, cores } = await transpileComponent(component, { rewrite: shareDefinitions })
   return [[COMPONENT_SCRIPT, Buffer.from(script)], ...cores]
 }
 

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { shareDefinitions } from '#worker/transpile/share-definitions.ts'
 import { transpileComponent } from '#guests/transpiler/index.ts'
 import { examineModule } from '#guests/wasm/index.ts'
-import { checkScript } from '#worker/transpile/check-script.ts'
+import { checkScript } from '#guests/scripts/index.ts'
 import { componentFromText, digestOf, exampleBytes, moduleFromText, startPool } from '../../worker/pool.ts'
 import type { TestPool } from '../../worker/pool.ts'
 import { componentShapes } from './component-shapes.ts'
@@ -266,7 +266,9 @@ describe('the check of transpiled scripts', () => {
       const component = await componentFromText(text)
       const { script } = await transpileComponent(component)
       expect(() => checkScript(script), shape).not.toThrow()
-      const { script: shared } = await transpileComponent(component, shareDefinitions)
+      const { script: hollow } = await transpileComponent(component, { isHollow: true })
+      expect(hollow, `${shape}, without code`).toBe(script)
+      const { script: shared } = await transpileComponent(component, { rewrite: shareDefinitions })
       expect(() => checkScript(shared), `${shape}, with shared definitions`).not.toThrow()
       expect(shared, `${shape}: its definitions can be shared`).not.toBe(script)
     }

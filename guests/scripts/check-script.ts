@@ -93,6 +93,11 @@ const GLOBALS: ReadonlySet<string> = new Set([
   'vals',
 ])
 
+/** The first names of `GLOBALS` with which scripts make or call something. A script that also declares one of them means both. */
+const HIDEABLE: ReadonlySet<string> = new Set(
+  [...GLOBALS].map((path) => path.split('.')[0] ?? '').filter((name) => /^[A-Z]/.test(name)),
+)
+
 /** Properties that lead from a value to its constructor. */
 const REFUSED_PROPERTIES: ReadonlySet<string> = new Set([
   'constructor',
@@ -120,7 +125,7 @@ function parseScript(script: string): Program {
     return parse(script, { ecmaVersion: 2026, sourceType: 'script' })
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
-    throw refused(`a name in it cannot be used in the transpiled script: ${why.slice(0, 200)}`)
+    throw refused(`a name in it cannot be used in the transpiled script, rename it: ${why.slice(0, 200)}`)
   }
 }
 
@@ -248,18 +253,24 @@ class ScriptCheck {
         return this.#visitTarget(node.argument as Pattern)
       case 'MemberExpression':
         return this.#visitMember(node)
-      case 'MetaProperty':
-        if (node.meta.name !== 'new') throw refusedForm(`${node.meta.name}.${node.property.name}`)
-        return
       case 'LabeledStatement':
         return this.#visit(node.body)
       case 'BreakStatement':
       case 'ContinueStatement':
         return
       default:
-        if (!PLAIN_FORMS.has(node.type)) throw refusedForm(node.type)
-        this.#visitAll(childrenOf(node))
+        return this.#visitPlain(node)
     }
+  }
+
+  #visitPlain(node: AnyNode): void {
+    if (node.type === 'MetaProperty') {
+      if (node.meta.name !== 'new') throw refusedForm(`${node.meta.name}.${node.property.name}`)
+      return
+    }
+    if (!PLAIN_FORMS.has(node.type)) throw refusedForm(node.type)
+    if (node.type === 'NewExpression' || node.type === 'CallExpression') this.#refuseHidden(node.callee)
+    this.#visitAll(childrenOf(node))
   }
 
   #visitAll(nodes: Iterable<AnyNode | null | undefined>): void {
@@ -347,6 +358,14 @@ class ScriptCheck {
     return object === undefined ? undefined : `${object}.${node.property.name}`
   }
 
+  /** A resource becomes a class of its name; what the script makes or calls is what the name meant before. */
+  #refuseHidden(callee: AnyNode): void {
+    const path = pathOf(callee)
+    const [name = ''] = path.split('.')
+    if (!GLOBALS.has(path) || !HIDEABLE.has(name) || !this.#isDeclared(name)) return
+    throw refused(`a name in it becomes ${name}, which the transpiled script needs for itself: rename it`)
+  }
+
   #reference(name: string): void {
     if (!this.#isDeclared(name) && !GLOBALS.has(name)) throw refusedForm(name)
   }
@@ -362,6 +381,13 @@ class ScriptCheck {
     visit()
     this.#scope = outer
   }
+}
+
+/** `Object.keys` for a chain of plain properties; empty for anything else. */
+function pathOf(node: AnyNode): string {
+  if (node.type === 'Identifier') return node.name
+  if (node.type !== 'MemberExpression' || node.computed || node.property.type !== 'Identifier') return ''
+  return `${pathOf(node.object)}.${node.property.name}`
 }
 
 function requireProperty(name: unknown): void {

@@ -73,6 +73,17 @@ describe('a script is refused', () => {
   })
 
   test.each([
+    ['makes', 'Set', 'new Set()'],
+    ['calls a function of', 'Array', 'Array.isArray([])'],
+  ])('that declares a name and %s the global %s', (_, name, use) => {
+    const script = withFunction(`const x = ${use}; class ${name} {} return [x, ${name}.prototype]`)
+    expect(() => checkScript(script)).toThrow(
+      `becomes ${name}, which the transpiled script needs for itself: rename it`,
+    )
+    expect(() => checkScript(withFunction(`class ${name} {} return ${name}.prototype`))).not.toThrow()
+  })
+
+  test.each([
     ['is not one function that is called', `${wrapped('')}; 1`],
     ['is not one function that is called', `1, ${wrapped('')}`],
     ['is not one function that is called', '(() => { "use strict" })()'],

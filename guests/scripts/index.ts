@@ -1,0 +1,1 @@
+export { MAX_SCRIPT_CHARACTERS, checkScript } from './check-script.ts'

@@ -1,0 +1,2 @@
+export { sentenceOf, transpileWith } from './transpile-with.ts'
+export type { Generate, TranspileOptions, TranspiledComponent } from './transpile-with.ts'
