@@ -1,15 +1,33 @@
 import { expect, test } from 'vitest'
-import { ACTIONS, CONSUMER_ACTIONS, PROFILE_ACTIONS, TASK_ACTIONS, parseConnectionType } from './actions.ts'
+import {
+  ACTIONS,
+  ALARM_ACTIONS,
+  CONSUMER_ACTIONS,
+  PROFILE_ACTIONS,
+  RULE_ACTIONS,
+  TASK_ACTIONS,
+  parseConnectionType,
+} from './actions.ts'
 
 // contract section 2.3: a domain has 42 actions, plus the eight of the task manager, the four of profiles and the four of consumers.
-// Decision 100 adds the state of clients and commands to them.
+// Decision 100 adds the state of clients and commands to them, four of rules and three of alarms.
 test('the action lists have the lengths of the contract', () => {
   expect(ACTIONS.client).toHaveLength(9 + 3)
   expect(ACTIONS.channel).toHaveLength(11)
-  expect(ACTIONS.domain).toHaveLength(42 + 3 + TASK_ACTIONS.length + PROFILE_ACTIONS.length + CONSUMER_ACTIONS.length)
+  expect(ACTIONS.domain).toHaveLength(
+    42 +
+      3 +
+      TASK_ACTIONS.length +
+      PROFILE_ACTIONS.length +
+      CONSUMER_ACTIONS.length +
+      RULE_ACTIONS.length +
+      ALARM_ACTIONS.length,
+  )
   expect(TASK_ACTIONS).toHaveLength(8)
   expect(PROFILE_ACTIONS).toHaveLength(4)
   expect(CONSUMER_ACTIONS).toHaveLength(4)
+  expect(RULE_ACTIONS).toHaveLength(4)
+  expect(ALARM_ACTIONS).toHaveLength(3)
   expect(ACTIONS.group).toHaveLength(65 + 6)
 })
 

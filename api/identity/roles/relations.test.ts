@@ -54,7 +54,8 @@ describe('a relation', () => {
       ENTITY_TYPES.flatMap((type) => relationActions(type, relation)).filter((action) => /(^|_)command$/.test(action))
     const all = ['client_command', 'client_command', 'command', 'subgroup_client_command']
     for (const relation of ['administrator', 'editor'] as const) expect(commanding(relation).toSorted()).toEqual(all)
-    for (const relation of ['contributor', 'member', 'viewer', 'guest'] as const) expect(commanding(relation)).toEqual([])
+    for (const relation of ['contributor', 'member', 'viewer', 'guest'] as const)
+      expect(commanding(relation)).toEqual([])
   })
 
   // decision 100
@@ -81,7 +82,12 @@ describe('a relation', () => {
   })
 
   test('contributor of one entity reads, updates, connects, publishes and subscribes', () => {
-    expect(relationActions('client', 'contributor').toSorted()).toEqual(['connect_to_channel', 'read', 'update'])
+    expect(relationActions('client', 'contributor').toSorted()).toEqual([
+      'connect_to_channel',
+      'read',
+      'state_read',
+      'update',
+    ])
     expect(relationActions('channel', 'contributor').toSorted()).toEqual([
       'connect_to_client',
       'publish',
