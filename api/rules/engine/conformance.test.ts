@@ -33,6 +33,13 @@ const DIFFERENCES: readonly { because: string; expressions: readonly string[] }[
     ],
   },
   {
+    because: 'at most three lists and maps may be inside each other',
+    expressions: [
+      "[[[[[[[[[[[['foo']]]]]]]]]]]][0][0][0][0][0][0][0][0][0][0][0][0]",
+      'size([[[[[[[[[[[[0]]]]]]]]]]]])',
+    ],
+  },
+  {
     because: 'JavaScript trims other characters beyond Latin',
     expressions: [
       String.raw`'\u0085\u00a0\u1680text'.trim() == 'text'`,

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { EvaluationFailure, ExpressionError } from './expression-error.ts'
 import { MAX_EXPRESSION_BYTES, compileExpression } from './expression.ts'
 import type { Wanted } from './expression.ts'
-import { MAX_ITEMS } from './fence.ts'
+import { MAX_ITEMS } from './work.ts'
 import { RuleClient } from './variables.ts'
 import type { RuleVariables } from './variables.ts'
 import type { WindowReader, WindowRequest } from './window-reader.ts'
@@ -336,6 +336,68 @@ describe('numbers', () => {
   it('are read from texts', () => {
     expect(read('[int("-42"), int(json)]', { json: '+7' })).toEqual([-42n, 7n])
     expect(read('[double("1.5e3"), double(json)]', { json: '-.5' })).toEqual([1500, -0.5])
+  })
+})
+
+describe('values inside each other', () => {
+  const nested = (levels: number) => JSON.parse(`${'['.repeat(levels)}1${']'.repeat(levels)}`) as unknown
+
+  it.each([
+    'json.a == json.b',
+    'json.a in [json.b]',
+    'json.a < json.b',
+    'json.a - 1 == 0.0',
+    'json.a + json.b == json.a',
+    'size(json.a) > 0',
+    'json.a.contains("x")',
+    'string(json.a) == "x"',
+    'json.a && true',
+    'true || json.a',
+    '!json.a',
+    '-json.a == 1.0',
+    'json.a ? 1 : 2',
+    'json.l.exists(x, json.a)',
+    'json.l.exists(x, x == json.a)',
+    'type(json.a) == list',
+  ])('are accepted to a few levels by %s', (source) => {
+    const json = { a: nested(20_000), b: nested(20_000), l: [1] }
+    // An operand that decides before it is evaluated needs no value.
+    if (source === 'true || json.a') expect(read(source, { json })).toBe(true)
+    else expect(failure(source, { json })).toBe('a value has more than 3 lists and maps inside each other')
+    // Another failure is one of their types.
+    const few = compileExpression(source, 'any')
+    expect(() => few.evaluate(someVariables({ json: { a: nested(2), b: nested(2), l: [1] } }))).not.toThrow(
+      'more than 3',
+    )
+  })
+
+  it('can be read at any level', () => {
+    expect(read('json.a.b.c.d.e == 1', { json: { a: { b: { c: { d: { e: 1 } } } } } })).toBe(true)
+    expect(read('json[0][0][0][0][0] + 1', { json: nested(5) })).toBe(2)
+  })
+
+  it.each([
+    '[[[[1]]]] == json',
+    '{"a": {"b": [{"c": 1}]}} == json',
+    'json.map(a, [a]).map(b, [b]).map(c, [c]) == json',
+    '[json.map(a, [{"x": a}])] == json',
+    '[[[client.tags]]] == json',
+    '(true ? [[1]] : [[2]]).map(x, [[x]]) == json',
+  ])('are refused where the types of the expression are deeper: %s', (source) => {
+    expect(refusal(source).sentence).toBe('at most 3 lists and maps may be inside each other')
+  })
+
+  it('are lists and maps in any order', () => {
+    const expressions = ['json.a == json.b', 'json.a + json.b == json.a', 'size(json.a) == 1 && !json.a']
+    for (const source of expressions) {
+      const expression = compileExpression(source, 'any')
+      for (let shape = 0; shape < 16; shape++) {
+        let value: unknown = 1
+        for (let level = 0; level < 4; level++) value = (shape >> level) % 2 === 0 ? [value] : { f: value }
+        const variables = someVariables({ json: { a: value, b: value } })
+        expect(() => expression.evaluate(variables)).toThrow('more than 3 lists and maps')
+      }
+    }
   })
 })
 

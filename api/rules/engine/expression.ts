@@ -1,7 +1,8 @@
 /** Compiles an expression once and evaluates it for each record. */
 import { EvaluationError, ParseError, TypeError as CheckError } from '@marcbachmann/cel-js'
 import { EvaluationFailure, ExpressionError } from './expression-error.ts'
-import { Reading, beginSteps, endSteps, limitWork } from './fence.ts'
+import { Reading } from './reading.ts'
+import { beginSteps, endSteps, limitWork } from './work.ts'
 import { FUNCTIONS, LANGUAGE, MAX_DEPTH, MAX_NODES, OWN_ERROR, useWindows, windowOf } from './language.ts'
 import { callOf, childrenOf } from './syntax-tree.ts'
 import type { SyntaxNode } from './syntax-tree.ts'
@@ -9,6 +10,7 @@ import type { RuleVariables } from './variables.ts'
 import type { WindowReader, WindowRequest } from './window-reader.ts'
 
 export const MAX_EXPRESSION_BYTES = 4096
+const MAX_REASON_CHARS = 200
 
 /** The kind of result. Boolean and number are checked when the expression is compiled, as far as its types are known, and in each evaluation. */
 export type Wanted = 'boolean' | 'number' | 'any'
@@ -39,7 +41,7 @@ export function compileExpression(source: string, want: Wanted, path = 'expressi
   }
   const tree = parsed.ast as unknown as SyntaxNode
   const reading = new Reading()
-  reading.read(tree)
+  reading.readTree(tree)
   if (reading.refusal !== undefined) throw refuse(reading.refusal.at, reading.refusal.sentence)
   const { valid, type, error } = parsed.check()
   if (!valid) throw refuse(...describe(error, source))
@@ -130,10 +132,13 @@ function failureOf(thrown: unknown): EvaluationFailure {
   if (thrown instanceof EvaluationFailure) return thrown
   if (thrown instanceof EvaluationError) {
     const name = thrown.code === 'unknown_variable' ? thrown.summary.replace('Unknown variable: ', '') : undefined
-    return name === undefined ? new EvaluationFailure(lowerFirst(thrown.summary)) : absent(name)
+    return name === undefined ? new EvaluationFailure(cutText(lowerFirst(thrown.summary))) : absent(name)
   }
   return new EvaluationFailure(thrown instanceof RangeError ? 'the expression is too complex' : 'the types do not fit')
 }
+
+/** A message of the library contains names of fields, which come from messages. */
+const cutText = (text: string) => (text.length > MAX_REASON_CHARS ? `${text.slice(0, MAX_REASON_CHARS)}…` : text)
 
 const lowerFirst = (text: string) => text.charAt(0).toLowerCase() + text.slice(1)
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { IDLE, advance, advanceTime, dueAt, restartTimes } from './rule-state.ts'
+import { IDLE, advance, advanceTime, dueAt } from './rule-state.ts'
 import type { RuleEffect, RuleState, RuleTiming } from './rule-state.ts'
 
 const AT_ONCE: RuleTiming = { forMs: 0, clearForMs: 0, cooldownMs: 0 }
@@ -134,17 +134,6 @@ describe('cooldown', () => {
     const steps: Step[] = [[0, true], [30], [40, false]]
     expect(run(both, [...steps, [50, true], [500]]).log.at(-1)).toBe('raise@140(m50)')
     expect(run(both, [...steps, [130, true], [500]]).log.at(-1)).toBe('raise@160(m130)')
-  })
-})
-
-describe('after a stop', () => {
-  it('times start again', () => {
-    const timing = { forMs: 100, clearForMs: 50, cooldownMs: 0 }
-    const pending = restartTimes(run(timing, [[10, true]]).state, 1000)
-    expect(dueAt(timing, pending)).toBe(1100)
-    const clearing = restartTimes(run(timing, [[10, true], [200], [210, false]]).state, 1000)
-    expect(dueAt(timing, clearing)).toBe(1050)
-    expect(restartTimes(IDLE, 1000)).toEqual(IDLE)
   })
 })
 

@@ -58,15 +58,6 @@ export function advance(timing: RuleTiming, before: RuleState, sample: RuleSampl
   return { state: next.state, effects: [...passed.effects, ...next.effects] }
 }
 
-/** After a time in which nothing was evaluated, times start again: what was not seen counts as neither kept nor broken. */
-export function restartTimes(state: RuleState, nowMs: number): RuleState {
-  if (state.status === 'pending') return { ...state, sinceMs: Math.max(state.sinceMs, nowMs) }
-  if (state.status === 'active' && state.clearingSinceMs !== undefined) {
-    return { ...state, clearingSinceMs: Math.max(state.clearingSinceMs, nowMs) }
-  }
-  return state
-}
-
 function raise(cause: string, atMs: number): Advanced {
   return {
     state: { status: 'active', sinceMs: atMs, cause, count: 1 },

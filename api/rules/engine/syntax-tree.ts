@@ -5,7 +5,12 @@
 
 export type Evaluate = (evaluator: unknown, node: unknown, context: unknown) => unknown
 type Check = (checker: Checker, node: SyntaxNode, context: unknown) => CheckedType
-export type CheckedType = { readonly kind: string; readonly name: string; readonly valueType?: CheckedType | undefined }
+export type CheckedType = {
+  readonly hasDynType: boolean
+  readonly kind: string
+  readonly name: string
+  readonly valueType?: CheckedType | undefined
+}
 export type Checker = {
   check(node: SyntaxNode, context: unknown): CheckedType
   getType(name: string): CheckedType

@@ -57,6 +57,12 @@ describe('a text', () => {
     expect(text(source)).toBe(result)
   })
 
+  it('has a gap for JSON that is nested too deeply to be written', () => {
+    const deep = JSON.parse(`${'['.repeat(200_000)}${']'.repeat(200_000)}`) as unknown
+    expect(text('[{{ json }}]', { json: deep })).toBe('[]')
+    expect(json('["{{ json }}", "a {{ json }}"]', { json: deep })).toEqual([null, 'a '])
+  })
+
   it('has durations in seconds', () => {
     expect(text('{{ duration("1h30m") }} {{ duration("-1.5s") }} {{ time - time }}')).toBe('5400s -1.5s 0s')
   })

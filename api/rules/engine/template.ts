@@ -5,7 +5,7 @@
 import { formatTime } from '#core/time.ts'
 import { EvaluationFailure, ExpressionError } from './expression-error.ts'
 import { compileExpression } from './expression.ts'
-import { isDuration } from './fence.ts'
+import { isDuration } from './work.ts'
 import type { Expression } from './expression.ts'
 import { RuleClient } from './variables.ts'
 import type { RuleVariables } from './variables.ts'
@@ -131,7 +131,7 @@ function compileValue(value: unknown, path: string, all: (string | Expression)[]
     const parts = partsOf(value, path)
     all.push(...parts)
     const [only] = parts
-    if (parts.length === 1 && typeof only === 'object') return (rendering) => jsonValue(evaluate(only, rendering))
+    if (parts.length === 1 && typeof only === 'object') return (rendering) => insert(only, rendering, jsonValue)
     return (rendering) => renderText(parts, rendering)
   }
   if (Array.isArray(value)) {
@@ -145,19 +145,19 @@ function compileValue(value: unknown, path: string, all: (string | Expression)[]
   return (rendering) => Object.fromEntries(fields.map(([name, field]) => [name, field(rendering)]))
 }
 
-/** Undefined if the expression has no result. */
-function evaluate(expression: Expression, { variables, windows }: Rendering): unknown {
+/** Gives the value of an expression to `form`. A value is absent if it has no result, or is nested so deeply that it cannot be written. */
+function insert<T>(expression: Expression, { variables, windows }: Rendering, form: (value: unknown) => T): T {
   try {
-    return expression.evaluate(variables, windows)
+    return form(expression.evaluate(variables, windows))
   } catch (error) {
-    if (error instanceof EvaluationFailure) return undefined
+    if (error instanceof EvaluationFailure || error instanceof RangeError) return form(undefined)
     throw error
   }
 }
 
 function renderText(parts: Parts, rendering: Rendering): string {
   let text = ''
-  for (const part of parts) text += typeof part === 'string' ? part : cut(formatValue(evaluate(part, rendering)))
+  for (const part of parts) text += typeof part === 'string' ? part : cut(insert(part, rendering, formatValue))
   return text
 }
 

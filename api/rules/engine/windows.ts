@@ -148,11 +148,6 @@ export class WindowStore {
     this.keptMs = longestMs + LATENESS_MS
   }
 
-  /** The number of series. */
-  get size(): number {
-    return this.#series.size
-  }
-
   /** Adds a value before the record that it belongs to is evaluated, so that its windows contain it. */
   add(key: SeriesKey, sample: SeriesSample): void {
     const id = idOf(key)
