@@ -7,7 +7,13 @@ import type { HttpApp, Metrics, RoutePlugin, SharedPorts, TlsFiles } from '#http
 import type { Lifecycle } from '#core/program/index.ts'
 import { CoapServer } from './adapters/coap/index.ts'
 import type { MqttConfig } from './adapters/mqtt/config.ts'
-import { deletionRoutes, deviceCommandRoutes, httpMessageRoutes, usageRoutes } from './adapters/http/index.ts'
+import {
+  deletionRoutes,
+  deviceCommandRoutes,
+  deviceStateRoutes,
+  httpMessageRoutes,
+  usageRoutes,
+} from './adapters/http/index.ts'
 import { createMqttUpgrades, sessionRoutes, startMqtt } from './adapters/mqtt/index.ts'
 import { webSocketRoutes } from './adapters/ws/index.ts'
 import { CONNECT_SETTINGS } from './connect/config.ts'
@@ -347,6 +353,7 @@ async function messageRoutes(
   const adapter = { messages, gate: devices.gate, tokens, clientOf, streams }
   await httpMessageRoutes(adapter)(app)
   await deviceCommandRoutes(devices.commands, adapter)(app)
+  await deviceStateRoutes(devices.reports, messages, adapter)(app)
   await deletionRoutes(createMessageDeletion({ database, access, journal }), devices.gate)(app)
   await usageRoutes(createUsageService({ database, access, quotas }))(app)
   await sessionRoutes(createSessionsService({ database, access, journal }))(app)

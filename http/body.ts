@@ -46,6 +46,19 @@ export function registerBodyParsers(app: FastifyInstance): void {
   })
 }
 
+/** RFC 7396. Only routes on this scope whose body is a merge patch accept the type. */
+export const MERGE_PATCH_TYPE = 'application/merge-patch+json'
+
+/** Parses merge patches on the scope as other JSON. */
+export function acceptMergePatches(scope: Pick<FastifyInstance, 'addContentTypeParser'>): void {
+  scope.addContentTypeParser(MERGE_PATCH_TYPE, (request, payload, done) => {
+    readWholeBody(request, payload, (error, body = NO_BYTES) => {
+      if (error !== null) done(error)
+      else parseJsonOf(request, body, done)
+    })
+  })
+}
+
 function parseJsonOf(
   request: FastifyRequest,
   body: Buffer,

@@ -9,7 +9,14 @@ export type { BulkTurns } from './bulk-turns.ts'
 export { isReadingRoute } from './changing-queries.ts'
 export { checkOf } from './check.ts'
 export { isForeignOrigin } from './origin.ts'
-export { parseExactBody, parseJsonBody, requireStorable, textFault } from './body.ts'
+export {
+  MERGE_PATCH_TYPE,
+  acceptMergePatches,
+  parseExactBody,
+  parseJsonBody,
+  requireStorable,
+  textFault,
+} from './body.ts'
 export { readWholeBody } from './whole-body.ts'
 export { sendError, toServiceError } from './error-handler.ts'
 export { REQUEST_METRICS, createMetrics } from './metrics.ts'

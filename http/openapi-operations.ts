@@ -32,6 +32,7 @@ const REFUSALS: Record<ErrorKind, string> = {
   method_not_allowed: 'The path accepts other methods; see `Allow`',
   conflict: 'Already exists; `details` name the field whose value is in use',
   invalid_state: 'Not possible in the present state',
+  precondition_failed: 'The caller changes another version than the present one; `current` is the present one',
   unprocessable: 'Well formed, but an entity that it names cannot be used',
   too_large: 'More than the limit',
   unsupported_media_type: 'Content type that the request body does not support',

@@ -775,6 +775,33 @@ CREATE UNIQUE INDEX device_commands_idempotency_key ON device_commands USING btr
 CREATE INDEX device_commands_open ON device_commands USING btree (client_key, key) WHERE (ended_at IS NULL);
 CREATE INDEX device_commands_page ON device_commands USING btree (client_key, key);
 
+CREATE TABLE device_states (
+  client_key bigint NOT NULL,
+  name text NOT NULL,
+  domain_key bigint NOT NULL,
+  desired jsonb NOT NULL,
+  reported jsonb NOT NULL,
+  delta jsonb NOT NULL,
+  version bigint NOT NULL,
+  notified_version bigint NOT NULL,
+  desired_at timestamp with time zone,
+  reported_at timestamp with time zone,
+  CONSTRAINT device_states_pkey PRIMARY KEY (client_key, name)
+);
+COMMENT ON TABLE device_states IS 'State of clients: what they should be and what they report. A client has one document without a name and any of its own names.';
+COMMENT ON COLUMN device_states.client_key IS 'The client.';
+COMMENT ON COLUMN device_states.name IS 'Name of the document; empty: the one without a name.';
+COMMENT ON COLUMN device_states.domain_key IS 'Domain of the client.';
+COMMENT ON COLUMN device_states.desired IS 'What the client should be, set by users.';
+COMMENT ON COLUMN device_states.reported IS 'What the client says that it is.';
+COMMENT ON COLUMN device_states.delta IS 'The part of desired that reported does not equal.';
+COMMENT ON COLUMN device_states.version IS 'Grows with each change. At least the time of the change in milliseconds since 1970, so that it also grows over a deletion and a restore.';
+COMMENT ON COLUMN device_states.notified_version IS 'Version of the last change of which the client must be notified; 0: none.';
+COMMENT ON COLUMN device_states.desired_at IS 'Time of the last change of desired; NULL: never set.';
+COMMENT ON COLUMN device_states.reported_at IS 'Time of the last report; NULL: never reported.';
+CREATE INDEX device_states_out_of_sync ON device_states USING btree (domain_key, client_key) WHERE (delta <> '{}'::jsonb);
+CREATE INDEX device_states_reported ON device_states USING gin (reported jsonb_path_ops);
+
 CREATE TABLE domain_minutes (
   domain_key bigint NOT NULL,
   minute timestamp with time zone NOT NULL,
@@ -2958,6 +2985,7 @@ ALTER TABLE device_command_bulks ADD CONSTRAINT device_command_bulks_domain_fkey
 ALTER TABLE device_command_targets ADD CONSTRAINT device_command_targets_bulk_fkey FOREIGN KEY (bulk_key) REFERENCES device_command_bulks(key) ON DELETE CASCADE;
 ALTER TABLE device_command_targets ADD CONSTRAINT device_command_targets_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE device_commands ADD CONSTRAINT device_commands_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
+ALTER TABLE device_states ADD CONSTRAINT device_states_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE domain_minutes ADD CONSTRAINT domain_minutes_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE domain_quota_days ADD CONSTRAINT domain_quota_days_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE domain_samples ADD CONSTRAINT domain_samples_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;

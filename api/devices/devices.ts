@@ -16,6 +16,7 @@ import type { ConnectionsService } from './connections/index.ts'
 import { createDeviceTopics } from './device-topics/index.ts'
 import type { DeviceTopics } from './device-topics/index.ts'
 import { MessageGate, identifyRoutes } from './gate/index.ts'
+import { DeviceReports, DeviceStatesService, NotifiedDevices, stateRoutes } from './state/index.ts'
 
 export type DeviceServices = {
   readonly clients: ClientsService
@@ -25,10 +26,12 @@ export type DeviceServices = {
 
 export type Devices = DeviceServices & {
   readonly gate: MessageGate
-  /** What devices say and are told about themselves, below `c/<domain>/`. */
+  /** What devices send and receive about themselves, below `c/<domain>/`. */
   readonly topics: DeviceTopics
   /** Commands for devices. */
   readonly commands: CommandDelivery
+  /** The states of devices, for the devices themselves. */
+  readonly reports: DeviceReports
   /** Shared by all routes of this process that create or connect many entities. */
   readonly bulk: BulkTurns
   readonly routes: RoutePlugin
@@ -64,14 +67,21 @@ export function createDevices({
   const bulk = createBulkTurns(access)
   const topics = createDeviceTopics()
   const commands = startCommands({ database, identity, topics, logger })
+  const notified = new NotifiedDevices(database.db, logger)
+  journal.follow('client_state', notified.listener)
+  const reports = new DeviceReports({ database, journal, notified })
+  topics.register(reports.noun)
+  const states = new DeviceStatesService({ database, journal, access })
   return {
     ...services,
     gate,
     topics,
     commands: commands.delivery,
+    reports,
     bulk,
     over,
     async stop() {
+      notified.stop()
       givenSecrets.stop()
       await commands.stop()
     },
@@ -82,6 +92,7 @@ export function createDevices({
       await legacyChannelRoutes(channels, identity.groups)(app)
       await connectionRoutes(connections, bulk)(app)
       await commands.routes(app)
+      await stateRoutes(states)(app)
     },
   }
 }

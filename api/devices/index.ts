@@ -21,6 +21,16 @@ export {
   presentOffered,
 } from './commands/index.ts'
 export type { CommandDelivery } from './commands/index.ts'
+export {
+  DeviceReports,
+  DeviceState,
+  IfMatch,
+  StateBody,
+  StateConflict,
+  StateName,
+  parseIfMatch,
+  presentState,
+} from './state/index.ts'
 export { openSecret as openClientSecret } from './secrets/index.ts'
 export type {
   AccessQuestion,

@@ -4,6 +4,7 @@ import type { Call, Command, Group } from '../shared/command.ts'
 import { arg, json, jsonObject, list } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
 import { clientCommands } from './client-commands.ts'
+import { stateCommands } from './client-states.ts'
 import { notConnected } from './not-connected.ts'
 import { roleCommands } from './roles.ts'
 
@@ -91,8 +92,13 @@ export const clients: Group = {
       tail: 'domain',
       summary: 'list clients',
       example: '--name pump',
-      flags: ['online'],
-      call: { ...LIST, query: [...LISTING, 'online'], path: '/{domain}/clients' },
+      flags: ['online', 'reported', 'out-of-sync'],
+      call: {
+        ...LIST,
+        query: [...LISTING, 'online', 'reported'],
+        parameters: ({ flags }) => ({ out_of_sync: flags.get('out-of-sync') }),
+        path: '/{domain}/clients',
+      },
     },
     {
       words: 'get',
@@ -233,6 +239,7 @@ export const clients: Group = {
       call: { method: 'DELETE', service: SERVICE, path: `${ONE}/sessions`, query: [] },
     },
     ...clientCommands,
+    ...stateCommands,
     ...roleCommands({
       service: SERVICE,
       path: ONE,

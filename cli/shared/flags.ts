@@ -73,6 +73,12 @@ export const FLAGS = [
   },
   { name: 'status', short: 'S', value: 'STATUS', summary: 'enabled, disabled or all', group: 'Listings' },
   { name: 'window', value: 'WINDOW', summary: '1h, 6h or 24h' },
+  { name: 'reported', value: 'JSON', summary: 'only clients that report at least this' },
+  {
+    name: 'out-of-sync',
+    value: 'BOOL',
+    summary: 'true: only clients that differ from what is desired; false: only the others',
+  },
   { name: 'online', value: 'BOOL', summary: 'true: only clients that are online; false: only the others' },
   {
     name: 'state',
@@ -127,6 +133,7 @@ export const FLAGS = [
     summary: 'user of the registry; its password is in SKEIN_REGISTRY_PASSWORD',
   },
   { name: 'rm', summary: 'delete the task afterwards' },
+  { name: 'document', value: 'NAME', summary: 'named document of the state' },
   { name: 'timeout', value: 'DURATION', summary: 'timeout, such as 30s' },
   { name: 'delay', value: 'DURATION', summary: 'time until the next delivery, such as 30s' },
   { name: 'run', value: 'RUN_ID', summary: 'id of a run' },

@@ -12,6 +12,7 @@ export const ERROR_KINDS = [
   'method_not_allowed',
   'conflict',
   'invalid_state',
+  'precondition_failed',
   'unprocessable',
   'too_large',
   'unsupported_media_type',
@@ -34,6 +35,8 @@ export type ServiceErrorOptions = {
   cause?: unknown
   /** Seconds after which the request may be repeated; sent as Retry-After or Max-Age. */
   retryAfterSeconds?: number
+  /** With `precondition_failed`: what the caller would have changed, as it is now. */
+  current?: object
 }
 
 /**
@@ -45,6 +48,7 @@ export class ServiceError extends Error {
   readonly details: ErrorDetail[] | undefined
   readonly context: Record<string, unknown> | undefined
   readonly retryAfterSeconds: number | undefined
+  readonly current: object | undefined
 
   constructor(kind: ErrorKind, message: string, options: ServiceErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause })
@@ -53,6 +57,7 @@ export class ServiceError extends Error {
     this.details = options.details
     this.context = options.context
     this.retryAfterSeconds = options.retryAfterSeconds
+    this.current = options.current
   }
 }
 
@@ -67,12 +72,23 @@ export function isRetryable(error: unknown): boolean {
   return kind === 'unavailable' || kind === 'timeout' || kind === 'rate_limited'
 }
 
-/** The error as JSON (contract decision 44): always `error` and `message`, `details` where fields of the request are at fault. */
-export function presentError(error: unknown): { error: ErrorKind; message: string; details?: ErrorDetail[] } {
+/**
+ * The error as JSON (contract decision 44): always `error` and `message`, `details` where fields of the request are at fault, `current` where
+ * the caller's version is not the present one.
+ */
+export function presentError(error: unknown): {
+  error: ErrorKind
+  message: string
+  details?: ErrorDetail[]
+  current?: object
+} {
   if (!(error instanceof ServiceError) || error.kind === 'internal') {
     return { error: 'internal', message: 'internal error' }
   }
-  return error.details === undefined
-    ? { error: error.kind, message: error.message }
-    : { error: error.kind, message: error.message, details: error.details }
+  return {
+    error: error.kind,
+    message: error.message,
+    ...(error.details === undefined ? {} : { details: error.details }),
+    ...(error.current === undefined ? {} : { current: error.current }),
+  }
 }

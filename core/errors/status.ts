@@ -28,6 +28,7 @@ export const PROTOCOL_STATUS = {
   method_not_allowed: { http: 405, grpc: 12, mqtt3Connack: undefined, mqtt5: 0x83, coap: '4.05', exit: 1 },
   conflict: { http: 409, grpc: 6, mqtt3Connack: undefined, mqtt5: 0x83, coap: '4.09', exit: 1 },
   invalid_state: { http: 409, grpc: 9, mqtt3Connack: undefined, mqtt5: 0x83, coap: '4.09', exit: 1 },
+  precondition_failed: { http: 412, grpc: 10, mqtt3Connack: undefined, mqtt5: 0x83, coap: '4.12', exit: 1 },
   unprocessable: { http: 422, grpc: 9, mqtt3Connack: undefined, mqtt5: 0x83, coap: '4.22', exit: 1 },
   too_large: { http: 413, grpc: 8, mqtt3Connack: undefined, mqtt5: 0x95, coap: '4.13', exit: 1 },
   unsupported_media_type: { http: 415, grpc: 3, mqtt3Connack: undefined, mqtt5: 0x99, coap: '4.15', exit: 1 },

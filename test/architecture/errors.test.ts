@@ -14,6 +14,7 @@ const DECIDED: Record<string, { http: number; grpc: number; connack?: number; mq
   gone: { http: 410, grpc: 11, mqtt5: 0x90, coap: '4.04' },
   conflict: { http: 409, grpc: 6, mqtt5: 0x83, coap: '4.09' },
   invalid_state: { http: 409, grpc: 9, mqtt5: 0x83, coap: '4.09' },
+  precondition_failed: { http: 412, grpc: 10, coap: '4.12' },
   unprocessable: { http: 422, grpc: 9, mqtt5: 0x83, coap: '4.22' },
   too_large: { http: 413, grpc: 8, mqtt5: 0x95, coap: '4.13' },
   quota_exceeded: { http: 422, grpc: 8, connack: 3, mqtt5: 0x97, coap: '4.29' },

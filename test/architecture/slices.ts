@@ -63,8 +63,9 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
   devices: {
     secrets: 'digests and encryption of client secrets',
     gate: 'authorization of devices, with decisions in memory',
-    'device-topics': 'what devices say and receive about themselves, below c/<domain>/',
     connectable: 'common code of clients and channels: creation, parents, filters and pages',
+    'device-topics': 'the services of the topics of devices themselves',
+    state: 'what devices should be, and what they report',
     clients: 'devices and applications',
     channels: 'channels',
     commands: 'commands to clients, and their results',

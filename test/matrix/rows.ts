@@ -81,6 +81,7 @@ export function namedBy(row: Row): ReadonlySet<Named> {
 
 function queryOf(name: string, on: EntityType, at: Furniture, { bystander }: People): string {
   if (name.endsWith('/access')) return `?subject=${bystander}&entity=${on}:${at[on].id}&action=read`
+  if (name.endsWith(' /clients/desired-state')) return '?tag=matrix'
   if (name === 'GET /search') return '?q=no-such-name'
   if (name === 'GET /latest') return `?client_id=${at.client.id}`
   if (name.endsWith('/series')) return '?from=1&to=2'
@@ -100,6 +101,7 @@ function fill(url: string, on: EntityType, at: Furniture, people: People): strin
     .replace(':consumer', newId())
     .replace(':command_id', newId())
     .replace(':bulk_id', newId())
+    .replace('/desired-state/:name', '/desired-state/config')
     .replace(':slot', 'client')
     .replace(':entity_type', on)
     .replace(':entity_id', () => at[on].id)

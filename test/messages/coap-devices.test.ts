@@ -130,7 +130,7 @@ test('a large body comes and goes in blocks', async () => {
   expect(one.payload.toString() + two.payload.toString()).toBe(`undefined  ${text}`)
 })
 
-test('an observer is told the newest, and the next only after its acknowledgement', async () => {
+test('an observer receives the newest, and the next only after its acknowledgement', async () => {
   const device = await aDevice()
   using peer = await openPeer(server.port)
   await peer.prove(device.at())
@@ -141,10 +141,10 @@ test('an observer is told the newest, and the next only after its acknowledgemen
   const [, notified] = await peer.answers(token, 2)
   expect(notified?.payload.toString()).toBe('undefined  one')
   peer.acknowledge(notified as ParsedPacket)
-  const told = async () => await peer.answers(token, 1)
-  await until(async () => (await told()).at(-1)?.payload.toString() === 'undefined  three', 'the newest is told')
-  const newest = (await told()).at(-1) as ParsedPacket
-  const texts = (await told()).map(({ payload }) => payload.toString())
+  const answers = async () => await peer.answers(token, 1)
+  await until(async () => (await answers()).at(-1)?.payload.toString() === 'undefined  three', 'the newest is notified')
+  const newest = (await answers()).at(-1) as ParsedPacket
+  const texts = (await answers()).map(({ payload }) => payload.toString())
   expect(texts).not.toContain('undefined  two')
   peer.acknowledge(newest)
   peer.ask({ path: device.at(), options: [uint('Observe', 1)], token })
@@ -152,7 +152,7 @@ test('an observer is told the newest, and the next only after its acknowledgemen
   expect(acknowledged).toContain('undefined  three')
 })
 
-test('an observer whose device is disabled is told nothing more', async () => {
+test('an observer whose device is disabled receives nothing more', async () => {
   const device = await aDevice()
   using peer = await openPeer(server.port)
   await peer.prove(device.at())

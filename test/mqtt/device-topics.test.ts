@@ -27,7 +27,7 @@ const ECHO: DeviceNoun = {
     await Promise.resolve()
   },
   checkFilter(levels) {
-    if (levels[0] !== 'told') throw noSuchTopic()
+    if (levels[0] !== 'notified') throw noSuchTopic()
   },
   subscribe(sink) {
     sinks.add(sink)
@@ -41,7 +41,7 @@ function tell(clientId: string, text: string): void {
   for (const sink of sinks) {
     if (sink.device.clientId !== clientId) continue
     sink.send({
-      levels: ['told', 'a.b'],
+      levels: ['notified', 'a.b'],
       payload: Buffer.from(text),
       contentType: 'text/plain',
       onAcknowledged: () => acknowledged.push(text),
@@ -80,21 +80,25 @@ test('an unknown domain and the domain of others are refused the same', async ()
   const other = (await plant.owner.call('POST', '/domains', { name: 'other' })).json<{ id: string }>().id
   using peer = await device.connect({ protocolVersion: 5 })
   for (const domain of [other, 'no-such-domain'])
-    expect(await subscribe(peer, `c/${domain}/echo/told/#`)).toEqual([0x87])
+    expect(await subscribe(peer, `c/${domain}/echo/notified/#`)).toEqual([0x87])
   expect(await subscribe(peer, `c/${plant.domainId}/echo/said`)).not.toEqual([1])
-  expect(await subscribe(peer, `c/+/echo/told/#`)).toEqual([0x8f])
-  expect(await subscribe(peer, `$share/g/c/${plant.domainId}/echo/told/#`)).toEqual([0x8f])
+  expect(await subscribe(peer, `c/+/echo/notified/#`)).toEqual([0x8f])
+  expect(await subscribe(peer, `$share/g/c/${plant.domainId}/echo/notified/#`)).toEqual([0x8f])
   expect(sinks.size).toBe(0)
 })
 
-test.each([0, 1, 2] as const)('what a device is told comes to a subscription with QoS %i', async (qos) => {
+test.each([0, 1, 2] as const)('what a device is notified comes to a subscription with QoS %i', async (qos) => {
   const device = await aDevice(plant, node.port)
   using peer = await device.connect()
-  expect(await subscribe(peer, `c/${plant.domainId}/echo/told/#`, qos)).toEqual([Math.min(qos, 1)])
-  const text = `told ${qos}`
+  expect(await subscribe(peer, `c/${plant.domainId}/echo/notified/#`, qos)).toEqual([Math.min(qos, 1)])
+  const text = `notified ${qos}`
   tell(device.id, text)
   const message = await peer.next('publish')
-  expect(message).toMatchObject({ topic: `c/${plant.domainId}/echo/told/a.b`, qos: Math.min(qos, 1), retain: false })
+  expect(message).toMatchObject({
+    topic: `c/${plant.domainId}/echo/notified/a.b`,
+    qos: Math.min(qos, 1),
+    retain: false,
+  })
   if (qos > 0) {
     expect(acknowledged).not.toContain(text)
     peer.send({ cmd: 'puback', messageId: message.messageId ?? 0 })
@@ -107,7 +111,7 @@ test('a subscription ends with its connection, and begins again with the stored 
   const options = { clean: false, clientId: 'kept' }
   {
     using peer = await device.connect(options)
-    await subscribe(peer, `c/${plant.domainId}/echo/told/#`)
+    await subscribe(peer, `c/${plant.domainId}/echo/notified/#`)
     tell(device.id, 'not acknowledged')
     await peer.next('publish')
   }
@@ -117,9 +121,9 @@ test('a subscription ends with its connection, and begins again with the stored 
   expect(peer.connack.sessionPresent).toBe(true)
   await until(isOpen, 'the subscription is open again')
   tell(device.id, 'again')
-  // The message of the first connection is not kept: the service decides what is told again.
+  // The message of the first connection is not kept: the service decides what is sent again.
   expect(await receive(peer)).toBe('again')
-  peer.send({ cmd: 'unsubscribe', messageId: 3, unsubscriptions: [`c/${plant.domainId}/echo/told/#`] })
+  peer.send({ cmd: 'unsubscribe', messageId: 3, unsubscriptions: [`c/${plant.domainId}/echo/notified/#`] })
   await peer.next('unsuback')
   expect(isOpen()).toBe(false)
 })
@@ -134,7 +138,7 @@ test('a will cannot be published to such a topic', async () => {
 test('a disabled device loses its subscription', async () => {
   const device = await aDevice(plant, node.port)
   using peer = await device.connect()
-  await subscribe(peer, `c/${plant.domainId}/echo/told/#`)
+  await subscribe(peer, `c/${plant.domainId}/echo/notified/#`)
   await plant.owner.call('POST', `/${plant.domainId}/clients/${device.id}/disable`)
   await peer.closed()
   await until(() => ![...sinks].some((sink) => sink.device.clientId === device.id), 'the subscription is closed')

@@ -1,5 +1,5 @@
 /**
- * An observation of what a device is told about itself (RFC 7641). Only the newest representation matters: while one is not acknowledged,
+ * An observation of what a device may read about itself (RFC 7641). Only the newest representation matters: while one is not acknowledged,
  * later ones replace each other. Every notification is confirmable, because there are few.
  */
 import type { DeviceRepresentation, DeviceSubscription, ToDevice } from '#api/devices/index.ts'
@@ -30,7 +30,7 @@ export type DeviceObservationRequest = {
   block: Block | undefined
   /** Identifies the resource and the peer, for requests of later blocks. */
   representationKey: string
-  /** Rejects when the device may not be told any more. */
+  /** Rejects when the device may not be notified any more. */
   authorize: () => Promise<unknown>
   /** The bytes that may be sent before the address is verified. */
   unpaidBytes: number
@@ -204,7 +204,7 @@ export class DeviceObservations {
     return observation
   }
 
-  /** Sends what waits for room, and asks observers that were told nothing for a day. */
+  /** Sends what waits for room, and asks observers that received nothing for a day. */
   tick(): void {
     const now = this.#deps.nowMs()
     for (const observation of this.#open) {

@@ -29,14 +29,18 @@ export function identifyDevices(scope: HttpApp, deps: ChannelAccessDeps): void {
   scope.addHook('onRequest', async (request) => {
     const { domain_id: domain } = request.params as { domain_id: string }
     const credentials = await readCredentials(credentialsOf(request), deps)
-    if (credentials.kind === 'user')
-      throw new ServiceError('unauthenticated', 'failed to perform authentication: the secret of a client is required')
+    // A user is refused after everything else of the request is validated (decision 45).
+    if (credentials.kind === 'user') return
     request.device = deps.gate.identifyInNow(credentials, domain) ?? (await deps.gate.identifyIn(credentials, domain))
   })
 }
 
-/** The device of the request. */
+/** The device of the request. Throws `forbidden` for a user. Call it after everything else of the request is validated. */
 export function deviceOf(request: FastifyRequest): IdentifiedDevice {
-  if (request.device === undefined) throw new Error('the route has no hook that identifies devices')
+  if (request.device === undefined)
+    throw new ServiceError(
+      'forbidden',
+      'failed to perform authorization: requires the secret or certificate of a client',
+    )
   return request.device
 }

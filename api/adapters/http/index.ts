@@ -9,6 +9,7 @@ import { readRoutes } from './read.ts'
 
 export { deletionRoutes } from './delete.ts'
 export { deviceCommandRoutes } from './device-commands.ts'
+export { deviceStateRoutes } from './device-state.ts'
 export { usageRoutes } from './usage.ts'
 
 export type HttpAdapterDeps = LiveDeps & { messages: Messages }

@@ -82,7 +82,7 @@ async function resolve(
     throw new ProtocolError(REASON.topicFilterInvalid, 'the filter of a shared subscription is malformed')
   const target = await backend.filter(session.identity, shared.topicFilter)
   if (target.device !== undefined) {
-    // Each session of a device is told everything about it.
+    // Each session of a device receives everything about it.
     if (shared.group !== undefined)
       throw new ProtocolError(REASON.topicFilterInvalid, 'a topic of a device cannot be shared')
     // The service sends again until it is acknowledged, and what is newer replaces what is older: QoS 2 would promise nothing more.

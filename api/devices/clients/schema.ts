@@ -73,6 +73,19 @@ export const ClientQuery = Type.Object({
   ...queryFields('channel'),
   channel: Type.Optional(Type.String({ maxLength: 36, description: 'Connected to this channel' })),
   online: Type.Optional(Type.Boolean({ description: 'true: clients that are online; false: the others' })),
+  reported: Type.Optional(
+    Type.String({
+      maxLength: 8192,
+      description:
+        'Clients that report at least this: a JSON object, such as `{"firmware":"1.4"}`. Only clients whose state the caller may read',
+    }),
+  ),
+  out_of_sync: Type.Optional(
+    Type.Boolean({
+      description:
+        'true: clients of which a document differs from what is desired; false: the others. Only clients whose state the caller may read',
+    }),
+  ),
   order: Type.String({
     maxLength: 32,
     default: 'updated_at',

@@ -30,6 +30,7 @@ import {
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Within } from '../connectable/index.ts'
 import { connectedTo, deviceFilters } from '../connectable/filters.ts'
+import { parseReportedFilter, stateFilters } from '../state/index.ts'
 import { activityOf, byLastSeen, hasState } from './activity.ts'
 import type { Activity } from './activity.ts'
 import { findInOnlineOrder } from './online-order.ts'
@@ -138,16 +139,21 @@ export class ClientsService {
     // Filters are parsed before the domain is entered, so malformed input is `malformed` for every caller.
     const filters = deviceFilters(asked, 'c', connected)
     const state = query.online === undefined ? [] : [hasState('c', query.online)]
+    const reported = parseReportedFilter(query)
     const domains =
       domainId === undefined ? await this.#access.enterAll(caller) : [await this.#access.enter(caller, domainId)]
     const listed = { type: 'client', alias: 'c', find: clientTable.findByKeys } as const
+    const ofState = stateFilters(domains, { reported, outOfSync: query.out_of_sync })
     const page = async (further: readonly Sql<boolean>[], isIndexed: boolean, of: PageQuery) =>
       await findPage(
         this.#database.db,
         listed,
         domains,
         shown,
-        { conditions: [...filters.conditions, ...further], isIndexed: filters.isIndexed || isIndexed },
+        {
+          conditions: [...filters.conditions, ...ofState.conditions, ...further],
+          isIndexed: filters.isIndexed || ofState.isIndexed || isIndexed,
+        },
         of,
       )
     const asSorted = query.order === 'last_seen' ? { ...query, sortedBy: byLastSeen('c') } : query

@@ -1,16 +1,15 @@
 import { expect, test } from 'vitest'
 import { ACTIONS, CONSUMER_ACTIONS, PROFILE_ACTIONS, TASK_ACTIONS, parseConnectionType } from './actions.ts'
 
-// contract section 2.3: a domain has 42 actions, plus the eight of the task manager, the four of profiles and the four of consumers.
-// Decision 100 adds commands to clients.
+// contract section 2.3: a domain has 42 actions, plus the two on the state of its clients and the one on commands, the eight of the task manager, the four of profiles and the four of consumers
 test('the action lists have the lengths of the contract', () => {
-  expect(ACTIONS.client).toHaveLength(9 + 1)
+  expect(ACTIONS.client).toHaveLength(9 + 3)
   expect(ACTIONS.channel).toHaveLength(11)
-  expect(ACTIONS.domain).toHaveLength(42 + 1 + TASK_ACTIONS.length + PROFILE_ACTIONS.length + CONSUMER_ACTIONS.length)
+  expect(ACTIONS.domain).toHaveLength(42 + 3 + TASK_ACTIONS.length + PROFILE_ACTIONS.length + CONSUMER_ACTIONS.length)
   expect(TASK_ACTIONS).toHaveLength(8)
   expect(PROFILE_ACTIONS).toHaveLength(4)
   expect(CONSUMER_ACTIONS).toHaveLength(4)
-  expect(ACTIONS.group).toHaveLength(65 + 2)
+  expect(ACTIONS.group).toHaveLength(65 + 6)
 })
 
 test('no list contains an action twice', () => {

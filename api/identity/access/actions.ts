@@ -11,6 +11,8 @@ export const CLIENT_ACTIONS = [
   'set_parent_group',
   'connect_to_channel',
   'command',
+  'state_read',
+  'state_update',
   ...ROLE_ACTIONS,
 ] as const
 

@@ -34,6 +34,8 @@ export const OPERATION_OF_ACTION = {
   connect_to_channel: 'update',
   connect_to_client: 'update',
   command: 'update',
+  state_read: 'read',
+  state_update: 'update',
   view_role_users: 'read',
   manage_role: 'share',
   add_role_users: 'share',

@@ -47,7 +47,7 @@ export type Journal = {
 }
 
 /** Operations that change nothing that a cache holds: observations, commands, and changes of the manager, which has caches of its own. */
-const UNCACHED = /^(mqtt|task|workflow|worker|module|command)\./
+const UNCACHED = /^(mqtt|client_state|command|task|workflow|worker|module)\./
 /** Bus topic of the hint "the journal grew". */
 const JOURNAL_TOPIC = 'skein.journal'
 /** Each hint contains its sender, whose listeners were already notified. */

@@ -159,10 +159,12 @@ export function createJournalService({
     const removedKeys = domain.isAdmin ? await findRemovedKeys(db, domain.domainKey, type, id) : []
     try {
       const { entity } = await access.locate(domain.principal, domain.domainId, type, id)
-      return { keys: [entity.key, ...removedKeys], seesRoles: (await domain.actionsOn(entity)).has('view_role_users') }
+      const actions = await domain.actionsOn(entity)
+      const seen = { seesRoles: actions.has('view_role_users'), seesState: actions.has('state_read') }
+      return { keys: [entity.key, ...removedKeys], seen }
     } catch (error) {
       if (removedKeys.length === 0 || !(error instanceof ServiceError) || error.kind !== 'not_found') throw error
-      return { keys: removedKeys, seesRoles: true }
+      return { keys: removedKeys, seen: { seesRoles: true, seesState: true } }
     }
   }
 
@@ -263,8 +265,8 @@ export function createJournalService({
       if (isManagedType(type)) {
         return { ...(await listManaged(await findManaged(domain, type, id), query)), showsAddress: domain.isAdmin }
       }
-      const { keys, seesRoles } = await findEntity(domain, type, id)
-      const about = { name: `roles ${seesRoles}`, where: aboutType(type, seesRoles, 's') }
+      const { keys, seen } = await findEntity(domain, type, id)
+      const about = { name: JSON.stringify(seen), where: aboutType(type, seen, 's') }
       const page = await list({ scope: { kind: 'entities', keys }, counted: undefined, ...about }, query)
       const items = (await narrow(domain, page.items)).map((record) => ofOne(record, id))
       return { ...page, items, showsAddress: domain.isAdmin }

@@ -36,10 +36,21 @@ function seesFamily(domain: DomainAccess, family: string): boolean {
   if (family === 'invitation') return domain.can('view_role_users')
   if (family === 'module') return domain.can('task_read')
   if (family === 'consumer') return domain.can('consumer_read')
+  // Its records contain the state itself, which not everyone who reads a client may read.
+  if (family === 'client_state') return domain.can('client_state_read')
   return isManagedType(family) && domain.can(MANAGED[family].action)
 }
 
-const OTHER_FAMILIES = ['domain', 'mqtt', 'invitation', 'module', 'consumer', 'command', ...Object.keys(MANAGED)]
+const OTHER_FAMILIES = [
+  'domain',
+  'mqtt',
+  'invitation',
+  'module',
+  'consumer',
+  'command',
+  'client_state',
+  ...Object.keys(MANAGED),
+]
 
 /**
  * Condition: the caller may see the record without a check of its entities. `alias` is the journal in the query.
@@ -62,12 +73,16 @@ export function seenInDomain(domain: DomainAccess, alias: string): { where: Sql<
 }
 
 /** Condition: the record concerns an entity of this type. The listing of one entity uses it. */
-export function aboutType(type: DeviceType, seesRoles: boolean, alias: string): Sql<boolean> {
+export function aboutType(
+  type: DeviceType,
+  { seesRoles, seesState }: { seesRoles: boolean; seesState: boolean },
+  alias: string,
+): Sql<boolean> {
   const operation = sql.ref(`${alias}.operation`)
   const roles = seesRoles ? sql`` : sql` AND ${operation} NOT LIKE '%.role.%'`
   const own = sql<boolean>`(${operation} LIKE ${`${type}.%`}${roles})`
   return type === 'client'
-    ? sql<boolean>`(${own} OR ${operation} = ANY (${CONNECTION_OPERATIONS}::text[]) OR ${operation} LIKE 'mqtt.%' OR ${operation} LIKE 'command.%')`
+    ? sql<boolean>`(${own} OR ${operation} = ANY (${CONNECTION_OPERATIONS}::text[]) OR ${operation} LIKE 'mqtt.%' OR ${operation} LIKE 'command.%'${seesState ? sql` OR ${operation} LIKE 'client_state.%'` : sql``})`
     : own
 }
 

@@ -54,7 +54,8 @@ describe('a relation', () => {
       ENTITY_TYPES.flatMap((type) => relationActions(type, relation)).filter((action) => /(^|_)command$/.test(action))
     const all = ['client_command', 'client_command', 'command', 'subgroup_client_command']
     for (const relation of ['administrator', 'editor'] as const) expect(commanding(relation).toSorted()).toEqual(all)
-    for (const relation of ['contributor', 'member', 'viewer', 'guest'] as const) expect(commanding(relation)).toEqual([])
+    for (const relation of ['contributor', 'member', 'viewer', 'guest'] as const)
+      expect(commanding(relation)).toEqual([])
   })
 
   test('contributor of a domain has the actions of an editor on its clients, channels and groups, and none on the domain', () => {

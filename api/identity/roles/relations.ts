@@ -32,10 +32,18 @@ const isEditing = (action: string) =>
   !is(action, 'delete', 'manage_role', 'add_role_users', 'remove_role_users')
 
 /** Actions of a contributor on an entity itself. */
-const CONTRIBUTED = new Set(['read', 'update', 'connect_to_channel', 'connect_to_client', 'publish', 'subscribe'])
+const CONTRIBUTED = new Set([
+  'read',
+  'update',
+  'connect_to_channel',
+  'connect_to_client',
+  'publish',
+  'subscribe',
+  'state_read',
+])
 
-/** Commands make devices do something: a contributor connects and configures them (decision 100). */
-const isCommanding = (action: string) => is(action, 'command')
+/** What makes devices do something is not for contributors (decision 100). */
+const isControlling = (action: string) => is(action, 'state_update', 'command')
 
 const isContributing: Record<EntityType, (action: string) => boolean> = {
   domain: (action) => /^(client|channel|group)_/.test(action),
@@ -51,7 +59,7 @@ const MEMBER_ACTIONS = new Set(['read', 'publish', 'subscribe'])
 const HOLDS: Record<Relation, (type: EntityType, action: string) => boolean> = {
   administrator: () => true,
   editor: (_type, action) => isEditing(action),
-  contributor: (type, action) => isEditing(action) && !isCommanding(action) && isContributing[type](action),
+  contributor: (type, action) => isEditing(action) && isContributing[type](action) && !isControlling(action),
   viewer: (_type, action) => isViewing(action),
   guest: (_type, action) => isViewing(action),
   // The relation has only actions on the entity itself: a member of a domain never had permissions on its channels.

@@ -209,7 +209,7 @@ export class PlatformBackend implements MqttBackend {
     const positions = this.#offsets.atEnd(one)
     using _told = this.#offsets.closing(one)
     const underWay = this.#detach(one)
-    // What a device is told about itself is told again with the next connection, in its newest form.
+    // What a device receives about itself is sent again with the next connection, in its newest form.
     const kept = underWay.filter(({ streamKey }) => streamKey !== DEVICE_STREAM)
     const outbound = session.isPersistent ? kept.map(toStoredOutbound) : []
     // Once the messages in flight are stored with the session, its groups have delivered them.

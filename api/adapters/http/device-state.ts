@@ -1,0 +1,86 @@
+/** The state of a device for the device itself: `/c/{domain}/state`. */
+import { Type } from 'typebox'
+import type { DeviceReports } from '#api/devices/index.ts'
+import {
+  DeviceState,
+  IfMatch,
+  StateBody,
+  StateConflict,
+  StateName,
+  parseIfMatch,
+  presentState,
+} from '#api/devices/index.ts'
+import type { Messages } from '#api/messages/index.ts'
+import { MERGE_PATCH_TYPE, acceptMergePatches, responses } from '#http/index.ts'
+import type { HttpApp, RoutePlugin } from '#http/index.ts'
+import type { ChannelAccessDeps } from './access.ts'
+import { DEVICE_CREDENTIALS, DeviceDomain, deviceOf, identifyDevices } from './device.ts'
+
+const tags = ['states']
+const CREDENTIALS =
+  'Authorization: `Client <secret>`, Basic with client id and secret, or the certificate of the device.'
+
+export function deviceStateRoutes(
+  reports: DeviceReports,
+  messages: Pick<Messages, 'rates'>,
+  deps: ChannelAccessDeps,
+): RoutePlugin {
+  return async (app) => {
+    await app.register((scope: HttpApp, _options, done) => {
+      identifyDevices(scope, deps)
+      acceptMergePatches(scope)
+      for (const params of [DeviceDomain, Type.Object({ ...DeviceDomain.properties, name: StateName })])
+        addRoutes(scope, params, reports, messages)
+      done()
+    })
+  }
+}
+
+function addRoutes(
+  scope: HttpApp,
+  params: typeof DeviceDomain,
+  reports: DeviceReports,
+  messages: Pick<Messages, 'rates'>,
+): void {
+  const isNamed = 'name' in params.properties
+  const path = isNamed ? '/c/:domain_id/state/:name' : '/c/:domain_id/state'
+  const what = isNamed ? 'a named document of its state' : 'its state'
+  const nameIn = (given: unknown) => (given as { name?: string }).name
+  scope.get(
+    path,
+    {
+      config: { ownCredentials: DEVICE_CREDENTIALS },
+      schema: {
+        tags,
+        summary: `View ${what}, as the device itself`,
+        description: CREDENTIALS,
+        params,
+        response: responses({ 200: DeviceState }),
+      },
+    },
+    async (request) => presentState(await reports.get(deviceOf(request), nameIn(request.params))),
+  )
+  scope.patch(
+    path,
+    {
+      config: { ownCredentials: DEVICE_CREDENTIALS },
+      schema: {
+        tags,
+        summary: `Report ${what}, as the device itself`,
+        description: `The body is a JSON merge patch of what is reported. ${CREDENTIALS}`,
+        params,
+        headers: IfMatch,
+        consumes: ['application/json', MERGE_PATCH_TYPE],
+        body: StateBody,
+        response: responses({ 200: DeviceState, 412: StateConflict }, 'not_found', 'unprocessable', 'rate_limited'),
+      },
+    },
+    async (request) => {
+      const device = deviceOf(request)
+      const bytes = Number(request.headers['content-length'] ?? 0)
+      await messages.rates.require(device.domainKey, bytes)
+      const ifMatch = parseIfMatch(request.headers['if-match'])
+      return presentState(await reports.report(device, nameIn(request.params), request.body, ifMatch))
+    },
+  )
+}

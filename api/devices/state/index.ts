@@ -1,0 +1,7 @@
+export { parseIfMatch } from './changes.ts'
+export { parseReportedFilter, stateFilters } from './filters.ts'
+export { DeviceReports } from './reports.ts'
+export { stateRoutes } from './routes.ts'
+export { DeviceState, IfMatch, StateBody, StateConflict, StateName, presentState } from './schema.ts'
+export { DeviceStatesService } from './service.ts'
+export { NotifiedDevices } from './notified.ts'

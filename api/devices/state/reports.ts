@@ -1,0 +1,147 @@
+/**
+ * The states of devices for the devices themselves, and the noun `state` of their topics. It knows no protocol: adapters bring what a device
+ * sent, and take what is sent to it.
+ */
+import type { Journal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { MERGE_PATCH_TYPE, parseExactBody } from '#http/index.ts'
+import { noSuchTopic } from '../device-topics/index.ts'
+import type {
+  DeviceMessage,
+  DeviceNoun,
+  DeviceRepresentation,
+  DeviceSink,
+  DeviceSubscription,
+} from '../device-topics/index.ts'
+import type { IdentifiedDevice } from '../gate/index.ts'
+import { requireVersion, writeOf } from './changes.ts'
+import { isEmpty, mergePatch, parseName, requireObject } from './document.ts'
+import type { StateRecord } from './repository.ts'
+import { findState, lockState, touchReported, unwritten, writeStates } from './repository.ts'
+import { presentState } from './schema.ts'
+import type { NotifiedDevices } from './notified.ts'
+
+const JSON_TYPE = 'application/json'
+
+export type DeviceReportsDeps = { database: Database; journal: Journal; notified: NotifiedDevices }
+
+export class DeviceReports {
+  readonly #database: Database
+  readonly #journal: Journal
+  readonly #notified: NotifiedDevices
+
+  constructor({ database, journal, notified }: DeviceReportsDeps) {
+    this.#database = database
+    this.#journal = journal
+    this.#notified = notified
+  }
+
+  /** A document that was never written is empty, and has version 0. */
+  async get({ clientKey }: IdentifiedDevice, name: string | undefined): Promise<StateRecord> {
+    const asked = parseName(name)
+    return (await findState(this.#database.db, clientKey, asked)) ?? unwritten(clientKey, asked)
+  }
+
+  /**
+   * Merges the patch into what the device reports. Resolves after the commit. The journal has a record only where the device comes in sync,
+   * or leaves it: a device may report every few seconds.
+   */
+  async report(
+    { clientKey, clientId, domainKey }: IdentifiedDevice,
+    name: string | undefined,
+    patch: unknown,
+    ifMatch?: number,
+  ): Promise<StateRecord> {
+    const asked = parseName(name)
+    const body = requireObject(patch)
+    return await this.#journal.change('system', async (tx, record) => {
+      const before = await lockState(tx, clientKey, asked)
+      requireVersion(before, ifMatch)
+      const write = writeOf(before, 'reported', mergePatch(before.reported, body))
+      if (write === undefined) return await touchReported(tx, clientKey, asked)
+      const after = (await writeStates(tx, [write])).get(clientKey) as StateRecord
+      const [wasInSync, isInSync] = [isEmpty(before.delta), isEmpty(after.delta)]
+      if (wasInSync !== isInSync || write.isNotified)
+        record({
+          operation: `client_state.${isInSync ? 'in_sync' : 'out_of_sync'}`,
+          domainKey,
+          entityKeys: [clientKey],
+          attributes: { id: clientId, state: asked, version: after.version },
+        })
+      return after
+    })
+  }
+
+  /** `c/<domain>/state/…` */
+  get noun(): DeviceNoun {
+    return {
+      noun: 'state',
+      publish: async (device, levels, message) => {
+        const [first, name, ...more] = levels
+        if (first !== 'reported' || more.length > 0) throw noSuchTopic()
+        await this.report(device, name, bodyOf(message))
+      },
+      checkFilter: (levels) => void filterOf(levels),
+      subscribe: (sink) => this.#subscribe(sink),
+      request: async (device, { method, levels: [name, ...more], message }) => {
+        if (more.length > 0) throw noSuchTopic()
+        if (method === 'get') return represented(await this.get(device, name))
+        if (method !== 'patch') throw new ServiceError('method_not_allowed', 'a state accepts GET, PATCH and iPATCH')
+        return represented(await this.report(device, name, bodyOf(message)))
+      },
+      observe: (sink) => this.#observe(sink),
+    }
+  }
+
+  #subscribe(sink: DeviceSink): DeviceSubscription {
+    return this.#notified.subscribe(sink, {
+      wants: filterOf(sink.topic.levels),
+      send: ({ name, version, delta }, onAcknowledged) =>
+        sink.send({
+          levels: name === '' ? ['desired'] : ['desired', name],
+          payload: Buffer.from(JSON.stringify({ version, delta })),
+          contentType: JSON_TYPE,
+          onAcknowledged,
+        }),
+    })
+  }
+
+  #observe(sink: DeviceSink): DeviceSubscription {
+    const asked = parseName(sink.topic.levels[0])
+    return this.#notified.subscribe(sink, {
+      wants: (name) => name === asked,
+      send: (_state, onAcknowledged) => {
+        // An observer is sent what a GET returns.
+        this.get(sink.device, sink.topic.levels[0]).then(
+          (state) => sink.send({ levels: sink.topic.levels, ...represented(state), onAcknowledged }),
+          (error: unknown) => sink.failed(error),
+        )
+      },
+    })
+  }
+}
+
+/** Which names the levels of a filter select. Throws `not_found` for levels that are none. */
+function filterOf(levels: readonly string[]): (name: string) => boolean {
+  const [first, name, ...more] = levels
+  if (first !== 'desired' || more.length > 0) throw noSuchTopic()
+  if (name === undefined) return (one) => one === ''
+  if (name === '+') return (one) => one !== ''
+  // `#` also matches the level above it (MQTT 3.1.1 section 4.7.1.2).
+  if (name === '#') return () => true
+  const asked = parseName(name)
+  return (one) => one === asked
+}
+
+function represented(state: StateRecord): DeviceRepresentation {
+  return { payload: Buffer.from(JSON.stringify(presentState(state))), contentType: JSON_TYPE }
+}
+
+/** Throws `malformed` for what is no JSON, `unsupported_media_type` for another declared type. */
+function bodyOf({ payload, contentType }: DeviceMessage): unknown {
+  const type = contentType?.split(';', 1)[0]?.trim().toLowerCase()
+  if (type !== undefined && type !== '' && type !== JSON_TYPE && type !== MERGE_PATCH_TYPE)
+    throw new ServiceError('unsupported_media_type', `a state is ${JSON_TYPE} or ${MERGE_PATCH_TYPE}`)
+  return parseExactBody(payload)
+}

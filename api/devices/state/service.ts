@@ -1,0 +1,221 @@
+/** The states of devices for users: what each should be, what it reports, and how far many are. */
+import type { AccessPolicy, DomainAccess, Journal, UserPrincipal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
+import { createTurns } from '#core/turns.ts'
+import type { Address } from '../connectable/index.ts'
+import { requireVersion, writeOf } from './changes.ts'
+import type { JsonObject } from './document.ts'
+import { mergePatch, parseName, requireObject } from './document.ts'
+import type { ClientSelection, ListedState, StateProgress, StateRecord, StateWrite } from './repository.ts'
+import {
+  countProgress,
+  deleteState,
+  findFullClients,
+  findSelected,
+  findState,
+  listStates,
+  lockState,
+  lockStates,
+  unwritten,
+  writeStates,
+} from './repository.ts'
+import type { SelectionQuery } from './schema.ts'
+
+/** Clients of one change. */
+const MAX_CHANGED = 10_000
+/** Clients whose documents are read and written by one statement. */
+const CHANGED_AT_ONCE = 500
+/** The journal keeps what was changed up to this size; of a larger change it has the names of the fields. */
+const MAX_RECORDED_BYTES = 8 * 1024
+
+export type DeviceStatesDeps = { database: Database; journal: Journal; access: AccessPolicy }
+
+/** A merge patch of what is desired, or all of it. */
+export type DesiredChange = { kind: 'patch' | 'replace'; body: unknown }
+
+export class DeviceStatesService {
+  readonly #database: Database
+  readonly #journal: Journal
+  readonly #access: AccessPolicy
+
+  constructor({ database, journal, access }: DeviceStatesDeps) {
+    this.#database = database
+    this.#journal = journal
+    this.#access = access
+  }
+
+  /** A document that was never written is empty, and has version 0. */
+  async get(caller: UserPrincipal, at: Address, name: string | undefined): Promise<StateRecord> {
+    const asked = parseName(name)
+    const { key } = await this.#find(caller, at, 'state_read')
+    return (await findState(this.#database.db, key, asked)) ?? unwritten(key, asked)
+  }
+
+  async list(caller: UserPrincipal, at: Address): Promise<ListedState[]> {
+    const { key } = await this.#find(caller, at, 'state_read')
+    return await listStates(this.#database.db, key)
+  }
+
+  /** Throws `precondition_failed` for another version than `ifMatch`. A change without an effect writes nothing. */
+  async change(
+    caller: UserPrincipal,
+    at: Address,
+    name: string | undefined,
+    { change, ifMatch }: { change: DesiredChange; ifMatch: number | undefined },
+  ): Promise<StateRecord> {
+    const asked = parseName(name)
+    const body = requireObject(change.body)
+    const { key, domainKey } = await this.#find(caller, at, 'state_update')
+    return await this.#journal.change(caller, async (tx, record) => {
+      const before = await lockState(tx, key, asked)
+      requireVersion(before, ifMatch)
+      const write = writeOf(before, 'desired', changed(before, change.kind, body))
+      if (write === undefined) return before
+      const after = (await writeStates(tx, [write])).get(key) as StateRecord
+      record({
+        operation: 'client_state.update',
+        domainKey,
+        entityKeys: [key],
+        attributes: { id: at.id, state: asked, version: after.version, ...recorded(before.desired, after.desired) },
+      })
+      return after
+    })
+  }
+
+  /** Has no effect on a document that was never written. Throws `precondition_failed` for another version than `ifMatch`. */
+  async remove(
+    caller: UserPrincipal,
+    at: Address,
+    name: string | undefined,
+    ifMatch: number | undefined,
+  ): Promise<void> {
+    const asked = parseName(name)
+    const { key, domainKey } = await this.#find(caller, at, 'state_update')
+    await this.#journal.change(caller, async (tx, record) => {
+      const before = await lockState(tx, key, asked)
+      requireVersion(before, ifMatch)
+      if (before.version === 0) return
+      await deleteState(tx, key, asked)
+      record({
+        operation: 'client_state.remove',
+        domainKey,
+        entityKeys: [key],
+        attributes: { id: at.id, state: asked, version: before.version, ...recorded(before.desired, {}) },
+      })
+    })
+  }
+
+  /**
+   * Merges the patch into what is desired of each selected client that the caller may change: all or none. Throws `malformed` without a
+   * selection, and `unprocessable` for more clients than one change may have.
+   */
+  async changeMany(
+    caller: UserPrincipal,
+    domainId: string,
+    query: SelectionQuery,
+    patch: unknown,
+  ): Promise<{ total: number; changed: number }> {
+    const name = parseName(query.name)
+    const body = requireObject(patch)
+    const domain = await this.#access.enter(caller, domainId)
+    const selection = selectionOf(domain, query, 'state_update')
+    return await this.#journal.change(caller, async (tx, record) => {
+      const clients = await findSelected(tx, selection, MAX_CHANGED)
+      if (clients.length > MAX_CHANGED)
+        throw new ServiceError('unprocessable', `a change is limited to ${MAX_CHANGED} clients: select fewer`)
+      const turns = createTurns()
+      const changedKeys = new Set<number>()
+      for (let first = 0; first < clients.length; first += CHANGED_AT_ONCE) {
+        const keys = clients.slice(first, first + CHANGED_AT_ONCE).map(({ key }) => key)
+        const states = await lockStates(tx, keys, name)
+        const [full] = name === '' ? [] : await findFullClients(tx, keys, name)
+        const idOf = (key: number) => clients.find((one) => one.key === key)?.id
+        if (full !== undefined)
+          throw new ServiceError(
+            'unprocessable',
+            `client ${idOf(full)} has as many named documents as a client may have`,
+          )
+        const writes: StateWrite[] = []
+        for (const key of keys) {
+          if (turns.isOver) await turns.next()
+          const before = states.get(key) ?? unwritten(key, name)
+          const write = withClient(idOf, key, () => writeOf(before, 'desired', mergePatch(before.desired, body)))
+          if (write !== undefined) writes.push(write)
+        }
+        if (writes.length > 0) await writeStates(tx, writes)
+        for (const { clientKey } of writes) changedKeys.add(clientKey)
+      }
+      const touched = clients.filter(({ key }) => changedKeys.has(key))
+      if (touched.length > 0)
+        record({
+          operation: 'client_state.update',
+          domainKey: domain.domainKey,
+          entityKeys: touched.map(({ key }) => key),
+          attributes: { ids: touched.map(({ id }) => id), state: name, patch: bounded(body) },
+          names: touched.map((client) => client.name),
+        })
+      return { total: clients.length, changed: touched.length }
+    })
+  }
+
+  /** Counts only clients whose state the caller may read. */
+  async progress(caller: UserPrincipal, domainId: string, query: SelectionQuery): Promise<StateProgress> {
+    const name = parseName(query.name)
+    const domain = await this.#access.enter(caller, domainId)
+    return await countProgress(this.#database.db, selectionOf(domain, query, 'state_read'), name)
+  }
+
+  async #find(caller: UserPrincipal, { domainId, id }: Address, action: 'state_read' | 'state_update') {
+    const { domain, entity } = await this.#access.locate(caller, domainId, 'client', id)
+    const { key } = await domain.requireOn(entity, action)
+    return { key, domainKey: domain.domainKey }
+  }
+}
+
+function changed({ desired }: StateRecord, kind: DesiredChange['kind'], body: JsonObject): JsonObject {
+  // A replacement has no fields that are null, as if it had been merged: a device could not tell them from absent ones.
+  return mergePatch(kind === 'patch' ? desired : {}, body)
+}
+
+/** Throws `malformed` without a tag and a group: a change of all clients must be asked for by a tag that all have. */
+function selectionOf(domain: DomainAccess, { tag, group }: SelectionQuery, action: string): ClientSelection {
+  if (tag === undefined && group === undefined)
+    throw new ServiceError('malformed', 'tag or group is required: it selects the clients')
+  const conditions: Sql<boolean>[] = [domain.reachable('client', action, 'c')]
+  if (tag !== undefined) conditions.push(sql<boolean>`c.tags @> ${[tag]}::text[]`)
+  if (group !== undefined)
+    conditions.push(
+      isId(group)
+        ? sql<boolean>`c.parent_group_key = (SELECT g.key FROM groups g WHERE g.domain_key = ${domain.domainKey} AND g.id = ${group})`
+        : sql<boolean>`false`,
+    )
+  return { domainKey: domain.domainKey, where: sql<boolean>`${sql.join(conditions, sql` AND `)}` }
+}
+
+/** Names the client in the error of its document. */
+function withClient<T>(idOf: (key: number) => string | undefined, key: number, work: () => T): T {
+  try {
+    return work()
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error
+    throw new ServiceError(error.kind, `client ${idOf(key)}: ${error.message}`, { cause: error })
+  }
+}
+
+/** The fields that differ, with their values before and after. */
+function recorded(before: JsonObject, after: JsonObject) {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter(
+    (name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]),
+  )
+  const of = (document: JsonObject) =>
+    Object.fromEntries(names.filter((name) => Object.hasOwn(document, name)).map((name) => [name, document[name]]))
+  const sides = { before: { desired: of(before) }, after: { desired: of(after) } }
+  return JSON.stringify(sides).length > MAX_RECORDED_BYTES ? { fields: names.slice(0, 100) } : sides
+}
+
+const bounded = (patch: JsonObject) =>
+  JSON.stringify(patch).length > MAX_RECORDED_BYTES ? { fields: Object.keys(patch).slice(0, 100) } : patch
