@@ -67,7 +67,12 @@ describe('a relation', () => {
   })
 
   test('contributor of one entity reads, updates, connects, publishes and subscribes', () => {
-    expect(relationActions('client', 'contributor').toSorted()).toEqual(['connect_to_channel', 'read', 'update'])
+    expect(relationActions('client', 'contributor').toSorted()).toEqual([
+      'connect_to_channel',
+      'read',
+      'state_read',
+      'update',
+    ])
     expect(relationActions('channel', 'contributor').toSorted()).toEqual([
       'connect_to_client',
       'publish',
