@@ -1,6 +1,6 @@
 // docs/guides/commands.md: a command to many clients
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { roomOf, stopReason } from '#api/devices/commands/bulk-step.ts'
+import { roomOf, stopReason } from '#api/devices/commands/bulk/step.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import { startTestApi } from '../harness/api.ts'

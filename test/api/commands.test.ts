@@ -481,7 +481,7 @@ describe('others', () => {
       await stranger.device('POST', `/c/${tenant.domainId}/commands/${id}/result`, { status: 'failed' }),
     )
     expectStatus(401, await api.anonymous('GET', `/c/${tenant.domainId}/commands`))
-    expectStatus(401, await tenant.call('GET', `/c/${tenant.domainId}/commands`))
+    expectStatus(403, await tenant.call('GET', `/c/${tenant.domainId}/commands`))
     for (const [method, path] of [
       ['GET', `${device.path}/${id}`],
       ['POST', `${device.path}/${id}/cancel`],

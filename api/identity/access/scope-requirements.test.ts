@@ -30,6 +30,8 @@ test('the mapping of the actions of a client and a channel', () => {
     state_read: 'clients:read',
     state_update: 'clients:update',
     command: 'clients:update',
+    state_read: 'clients:read',
+    state_update: 'clients:update',
     manage_role: 'clients:share',
     add_role_users: 'clients:share',
     remove_role_users: 'clients:unshare',

@@ -4,8 +4,8 @@ import type { Static } from 'typebox'
 import { ChosenId, Id, Timestamp } from '#api/identity/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { formatDurationMs, formatTime } from '#core/time.ts'
-import type { BulkRecord } from './bulk-repository.ts'
-import { NewCommand } from './schema.ts'
+import type { BulkRecord } from './repository.ts'
+import { NewCommand } from '../schema.ts'
 
 export const BULK_STATES = ['running', 'stopped', 'cancelled', 'finished'] as const
 /** Clients of one request, and requests of a domain that are not ended. */

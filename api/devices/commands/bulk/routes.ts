@@ -3,8 +3,8 @@ import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { responses } from '#http/index.ts'
 import type { HttpApp, RoutePlugin } from '#http/index.ts'
-import { BulkCommand, BulkPage, BulkQuery, NewBulk, presentBulk } from './bulk-schema.ts'
-import type { BulkCommandsService } from './bulk-service.ts'
+import { BulkCommand, BulkPage, BulkQuery, NewBulk, presentBulk } from './schema.ts'
+import type { BulkCommandsService } from './service.ts'
 
 const tags = ['commands']
 const PATH = '/:domain_id/clients/commands'

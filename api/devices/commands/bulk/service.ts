@@ -13,12 +13,12 @@ import {
   insertTargets,
   listBulks,
   lockBulk,
-} from './bulk-repository.ts'
-import type { BulkRecord } from './bulk-repository.ts'
-import { MAX_RUNNING, MAX_TARGETS } from './bulk-schema.ts'
-import type { BulkQuery, NewBulk } from './bulk-schema.ts'
-import { bulkEntry, endBulk } from './bulk-step.ts'
-import { commandOf } from './service.ts'
+} from './repository.ts'
+import type { BulkRecord } from './repository.ts'
+import { MAX_RUNNING, MAX_TARGETS } from './schema.ts'
+import type { BulkQuery, NewBulk } from './schema.ts'
+import { bulkEntry, endBulk } from './step.ts'
+import { commandOf } from '../service.ts'
 
 export type BulkCommandsDeps = {
   database: Database

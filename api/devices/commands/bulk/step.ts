@@ -1,10 +1,10 @@
 /** One part of a command to many clients: what has ended is taken over, and some more clients get the command. */
 import type { Journal, Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
-import { endGiving, giveSome, lockBulk, storeEnd, storeNext } from './bulk-repository.ts'
-import type { BulkRecord, LockedBulk } from './bulk-repository.ts'
-import { entryOf } from './journal-entries.ts'
-import { COMMAND_METRICS } from './metrics.ts'
+import { endGiving, giveSome, lockBulk, storeEnd, storeNext } from './repository.ts'
+import type { BulkRecord, LockedBulk } from './repository.ts'
+import { entryOf } from '../journal-entries.ts'
+import { COMMAND_METRICS } from '../metrics.ts'
 
 /** Commands that one part gives. */
 const STEP_COMMANDS = 500

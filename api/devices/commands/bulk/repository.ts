@@ -4,10 +4,10 @@ import type { ColumnsOf, Queryable, Transaction } from '#core/database/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
-import type { BULK_STATES, BulkProgress } from './bulk-schema.ts'
-import type { NewCommandRow, Told } from './repository.ts'
-import { KEPT_DAYS } from './repository.ts'
-import { MAX_OPEN, MAX_OPEN_BYTES } from './schema.ts'
+import type { BULK_STATES, BulkProgress } from './schema.ts'
+import type { NewCommandRow, Told } from '../repository.ts'
+import { KEPT_DAYS } from '../repository.ts'
+import { MAX_OPEN, MAX_OPEN_BYTES } from '../schema.ts'
 
 export type BulkState = (typeof BULK_STATES)[number]
 
