@@ -27,8 +27,6 @@ test('the mapping of the actions of a client and a channel', () => {
     delete: 'clients:delete',
     set_parent_group: 'clients:update',
     connect_to_channel: 'clients:update',
-    state_read: 'clients:read',
-    state_update: 'clients:update',
     command: 'clients:update',
     state_read: 'clients:read',
     state_update: 'clients:update',
