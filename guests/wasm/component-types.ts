@@ -117,7 +117,7 @@ const SYNCHRONOUS: ReadonlySet<string> = new Set(['map', 'lists of fixed length'
 /** Words for a code of the binary format that is not accepted. */
 export function unknownForm(what: string, code: number): ModuleRefusal {
   const isAsyncFunction = what === 'canonical function' && code >= FIRST_ASYNC_FUNCTION
-  const known = isAsyncFunction ? 'built-in functions for async tasks' : UNSERVED[what]?.[code]
+  const known = isAsyncFunction ? 'built-in functions for async' : UNSERVED[what]?.[code]
   if (known === undefined) {
     const hex = code.toString(16).padStart(2, '0')
     return new ModuleRefusal(
