@@ -52,6 +52,14 @@ class Stream extends Fd {
     return { ret: wasi.ERRNO_SUCCESS, fdstat }
   }
 
+  override fd_read(_size: number): { ret: number; data: Uint8Array } {
+    return { ret: wasi.ERRNO_BADF, data: new Uint8Array() }
+  }
+
+  override fd_write(_data: Uint8Array): { ret: number; nwritten: number } {
+    return { ret: wasi.ERRNO_BADF, nwritten: 0 }
+  }
+
   override fd_pread(): { ret: number; data: Uint8Array } {
     return { ret: wasi.ERRNO_SPIPE, data: new Uint8Array() }
   }

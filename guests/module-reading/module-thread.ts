@@ -7,9 +7,11 @@ import {
   describeComponent,
   describeModule,
   examineModule,
+  ownMemories,
   readComponent,
   readModule,
 } from '../wasm/index.ts'
+import { withMemoryMaximum } from './memory-maximum.ts'
 import type { ExaminedModule, ModuleDescription, ModuleKind } from '../wasm/index.ts'
 
 export type ModuleJob =
@@ -26,6 +28,17 @@ parentPort?.on('message', (job: ModuleJob) => {
   parentPort?.postMessage(answer, 'bytes' in answer ? [answer.bytes.buffer] : [])
 })
 
+/** A 64-bit memory can have a maximum above that of the engine; workers lower it to the memory limit. */
+function isValidWithinLimit(bytes: Uint8Array<ArrayBuffer>): boolean {
+  const layout = readModule(bytes, { allowGc: true })
+  const [memory, ...more] = ownMemories(layout)
+  if (memory?.max === undefined || !memory.is64 || more.length > 0 || memory.max <= MAX_PAGES) return false
+  return WebAssembly.validate(withMemoryMaximum(layout, MAX_PAGES))
+}
+
+/** 4 GiB, the largest memory limit. */
+const MAX_PAGES = 65_536
+
 function answerOf(job: ModuleJob): ModuleResult {
   const { bytes } = job
   try {
@@ -34,7 +47,7 @@ function answerOf(job: ModuleJob): ModuleResult {
       if (examined.kind === 'component' && !examined.exports.some((exported) => exported.kind === 'function')) {
         throw new ModuleRefusal('the component exports no function')
       }
-      if (examined.kind === 'core' && !WebAssembly.validate(bytes))
+      if (examined.kind === 'core' && !WebAssembly.validate(bytes) && !isValidWithinLimit(bytes))
         throw new ModuleRefusal('invalid module: its functions have invalid code')
       return { digest: digestOf(bytes), examined, bytes }
     }

@@ -61,6 +61,26 @@ test('shows records, options, lists, results, variants, enums, flags and tuples 
   ])
 })
 
+const SERVED =
+  '(WASI is served in the versions 0.2.x: wasi:cli, wasi:clocks, wasi:filesystem, wasi:http, wasi:io, wasi:random, wasi:sockets)'
+
+const WITHOUT_ASYNC = 'WASI 0.2 is served, which has no async'
+const NOT_THERE = 'WASI 0.2 is served, whose Component Model does not have this'
+
+test.each([
+  ['async functions', '(type (func async))', WITHOUT_ASYNC],
+  ['stream', '(type (stream u8))', WITHOUT_ASYNC],
+  ['future', '(type (future u8))', WITHOUT_ASYNC],
+  ['error-context', '(type (func (param "e" error-context)))', WITHOUT_ASYNC],
+  ['built-in functions for async', '(core func (canon task.return))', WITHOUT_ASYNC],
+  ['built-in functions for async', '(core func (canon context.get i32 0))', WITHOUT_ASYNC],
+  ['async functions', '(import "f" (func $f)) (core func (canon lower (func $f) async))', WITHOUT_ASYNC],
+  ['map', '(type (map string u8))', NOT_THERE],
+  ['lists of fixed length', '(type (list u8 4))', NOT_THERE],
+])('the refusal of %s says what is served: %s', async (what, text, served) => {
+  expect(await refusalOf(`(component ${text})`)).toContain(`the component uses ${what}; ${served}`)
+})
+
 describe('imports', () => {
   const instance = (name: string, functions: string) => `(component (import "${name}" (instance ${functions})))`
 
@@ -74,8 +94,9 @@ describe('imports', () => {
   })
 
   test.each([
-    ['wasi:cli/environment@0.3.0', '(export "get-arguments" (func))', 'wasi:cli/environment@0.3.0'],
-    ['wasi:nn/graph@0.2.0', '(export "load" (func))', 'wasi:nn/graph@0.2.0'],
+    ['wasi:cli/environment@0.3.0', '(export "get-arguments" (func))', `wasi:cli/environment@0.3.0 ${SERVED}`],
+    ['wasi:cli/environment@1.0.0', '(export "get-arguments" (func))', `wasi:cli/environment@1.0.0 ${SERVED}`],
+    ['wasi:nn/graph@0.2.0', '(export "load" (func))', `wasi:nn/graph@0.2.0 ${SERVED}`],
     ['wasi:cli/environment@0.2.0', '(export "set-arguments" (func))', 'wasi:cli/environment@0.2.0#set-arguments'],
     ['acme:secrets/vault', '', 'acme:secrets/vault'],
   ])('of %s with %s are refused by name', async (name, functions, shown) => {

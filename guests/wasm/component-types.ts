@@ -100,10 +100,32 @@ export function found<T>(value: T | undefined, what: string, index: number | str
   return value
 }
 
+const ASYNC_CURE =
+  'WASI 0.2 is served, which has no async: build without async functions (componentize-qjs: --sync; wit-bindgen: no async in the WIT)'
+
+/** Parts of the Component Model that are known and not served, by the place of their code (Component Model, "Binary Format"). */
+const UNSERVED: Readonly<Record<string, Readonly<Record<number, string>>>> = {
+  'type form': { 0x43: 'async functions', 0x65: 'future', 0x66: 'stream', 0x63: 'map', 0x67: 'lists of fixed length' },
+  'value type': { 0x64: 'error-context' },
+  'canonical option': { 0x06: 'async functions', 0x07: 'async functions with a callback' },
+  description: { 0x02: 'values' },
+}
+/** Of the model's later features, those that belong to async. */
+const FIRST_ASYNC_FUNCTION = 0x05
+const SYNCHRONOUS: ReadonlySet<string> = new Set(['map', 'lists of fixed length', 'values'])
+
+/** Words for a code of the binary format that is not accepted. */
 export function unknownForm(what: string, code: number): ModuleRefusal {
-  return new ModuleRefusal(
-    `the component uses a ${what} 0x${code.toString(16).padStart(2, '0')} that is not accepted (WASI 0.2 components are)`,
-  )
+  const isAsyncFunction = what === 'canonical function' && code >= FIRST_ASYNC_FUNCTION
+  const known = isAsyncFunction ? 'built-in functions for async' : UNSERVED[what]?.[code]
+  if (known === undefined) {
+    const hex = code.toString(16).padStart(2, '0')
+    return new ModuleRefusal(
+      `the component uses a ${what} 0x${hex} that is not accepted: it is no part of the Component Model of WASI 0.2`,
+    )
+  }
+  const cure = SYNCHRONOUS.has(known) ? 'WASI 0.2 is served, whose Component Model does not have this' : ASYNC_CURE
+  return new ModuleRefusal(`the component uses ${known}; ${cure}`)
 }
 
 /** A vector: its length, limited by the rest of the file, then its items. */

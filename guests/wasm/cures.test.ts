@@ -9,6 +9,8 @@ test.each([
   ['wasi.thread-spawn (i32) -> (i32)', 'without threads'],
   ['env.memory memory', '--import-memory'],
   ['env.sqrt_fast (f64) -> (f64)', 'undefined symbol'],
+  ['wasi:cli/environment@0.3.0', 'WASI is served in the versions 0.2.x: wasi:cli, wasi:clocks'],
+  ['wasi:keyvalue/store@0.2.0-draft', 'wasi:random, wasi:sockets'],
   ['wasi_unstable.fd_write (i32, i32, i32, i32) -> (i32)', 'wasi_snapshot_preview1'],
 ])('the refusal of %s contains the remedy', (unoffered, cure) => {
   expect(describeUnoffered([unoffered])).toContain(cure)

@@ -1,5 +1,6 @@
 /** Refusals of unsupported imports, with the cure where the toolchain that emits the import is known. */
 import { WASI_PREVIEW1_MODULE } from './wasi-preview1.ts'
+import { WASI_PREVIEW2_DENIED, WASI_PREVIEW2_FUNCTIONS } from './wasi-preview2.ts'
 
 /** The number of imports that an error names. */
 const MAX_NAMED_IMPORTS = 10
@@ -33,8 +34,21 @@ const REMEDIES: readonly { starts: readonly string[]; cure: string }[] = [
 export function describeUnoffered(unoffered: readonly string[]): string {
   const named = unoffered.slice(0, MAX_NAMED_IMPORTS).join(', ')
   const more = unoffered.length > MAX_NAMED_IMPORTS ? ` and ${unoffered.length - MAX_NAMED_IMPORTS} more` : ''
-  const cures = new Set(unoffered.flatMap((name) => remedyOf(name) ?? []))
+  const cures = new Set(unoffered.flatMap((name) => remedyOf(name) ?? servedVersions(name) ?? []))
   return `the module has unsupported imports: ${named}${more}${[...cures].map((cure) => ` (${cure})`).join('')}`
+}
+
+const WASI_INTERFACE = /^wasi:[^@#]+@[^#]+$/
+const SERVED = [
+  ...new Set(
+    [...Object.keys(WASI_PREVIEW2_FUNCTIONS), ...WASI_PREVIEW2_DENIED].map((name) => name.split('/')[0] ?? name),
+  ),
+].toSorted((a, b) => a.localeCompare(b))
+
+/** What a component with another version or package of WASI could import. */
+function servedVersions(unoffered: string): string | undefined {
+  if (!WASI_INTERFACE.test(unoffered)) return undefined
+  return `WASI is served in the versions 0.2.x: ${SERVED.join(', ')}`
 }
 
 function remedyOf(unoffered: string): string | undefined {

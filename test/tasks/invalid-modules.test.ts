@@ -69,6 +69,18 @@ test('an initial memory is checked against the memory_limit of its task', async 
   expect((await client.post(`/tasks/${id}/invoke`)).body['results']).toEqual([1100])
 })
 
+test('a 64-bit memory whose maximum is above that of the engine is accepted, and grows to its limit', async () => {
+  const bytes = Buffer.from(
+    await parse(`(module (memory i64 1 10000000)
+      (func (export "run") (result i64) (drop (memory.grow (i64.const 1023))) (memory.grow (i64.const 1))))`),
+  )
+  const { id, status } = await upload(bytes)
+  expect(status).toBe(200)
+  expect((await client.post(`/tasks/${id}/invoke`, { function: 'run' })).body['results']).toEqual([-1])
+  bytes[bytes.length - 2] = 0x01
+  expect(await upload(bytes)).toMatchObject({ status: 400 })
+})
+
 test('an accepted component with one byte changed can be transpiled and compiled', async () => {
   const valid = Buffer.from(await parse(COMPONENT))
   let taken = 0

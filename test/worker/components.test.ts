@@ -15,6 +15,11 @@ const REALLOC = `(global $end (mut i32) (i32.const 1024))
   (func (export "realloc") (param i32 i32 i32 i32) (result i32) (local $at i32)
     (local.set $at (i32.and (i32.add (global.get $end) (i32.const 7)) (i32.const -8)))
     (global.set $end (i32.add (local.get $at) (local.get 3))) (local.get $at))`
+/** As `REALLOC`, and the bytes of the piece come along: strings in another encoding grow and shrink. */
+const MOVING_REALLOC = REALLOC.replace(
+  '(local.get $at))',
+  '(memory.copy (local.get $at) (local.get 0) (local.get 1)) (local.get $at))',
+)
 const OPTIONS = '(memory (core memory $i "memory")) (realloc (core func $i "realloc"))'
 
 /** A component with one function: its core body, its component type, and how it is exported. */
@@ -136,6 +141,75 @@ describe('a component', () => {
       reason: 'no_such_function',
       error: expect.stringContaining('skein:test/api@1.0.0#get-value') as string,
     })
+  })
+
+  test('has a variant with 300 cases, whose number takes two bytes', async () => {
+    const cases = Array.from({ length: 300 }, (_, index) => `(case "c${index}"${index % 2 === 0 ? ' u32' : ''})`)
+    const variant = await componentFromText(`(component
+      (type $types (instance (type $v (variant ${cases.join(' ')})) (export "cases" (type (eq $v)))))
+      (import "plant:meter/types@0.1.0" (instance $meter (type $types)))
+      (alias export $meter "cases" (type $v))
+      (core module $m (memory (export "memory") 1) ${REALLOC}
+        (func (export "f") (param i32 i32) (result i32)
+          (i32.store16 (i32.const 0) (i32.sub (i32.const 299) (local.get 0)))
+          (i32.store (i32.const 4) (local.get 1)) (i32.const 0)))
+      (core instance $i (instantiate $m))
+      (type $t (func (param "v" $v) (result $v)))
+      (func $f (type $t) (canon lift (core func $i "f") ${OPTIONS})) (export "run" (func $f)))`)
+    for (const [given, expected] of [
+      ['c299', { c0: 0 }],
+      [{ c0: 7 }, 'c299'],
+      ['c255', { c44: 0 }],
+    ]) {
+      expect(await host.run(variant, { inputs: [given ?? null] })).toMatchObject({ results: expected })
+    }
+  })
+
+  test('takes 20 parameters, which it receives in its memory', async () => {
+    const names = Array.from({ length: 20 }, (_, index) => `(param "p${index}" ${index % 2 === 0 ? 'u64' : 'u8'})`)
+    const loads = names.map((_, index) =>
+      index % 2 === 0
+        ? `(i64.load (i32.add (local.get 0) (i32.const ${index * 8})))`
+        : `(i64.load8_u (i32.add (local.get 0) (i32.const ${index * 8})))`,
+    )
+    const sum = loads.reduce((total, load) => `(i64.add ${total} ${load})`)
+    const many = await componentFromText(
+      component(`(func (export "f") (param i32) (result i64) ${sum})`, `(func ${names.join(' ')} (result u64))`),
+    )
+    const inputs = names.map((_, index) => (index % 2 === 0 ? String(2n ** BigInt(index)) : index))
+    const expected = names.reduce((total, _, index) => total + (index % 2 === 0 ? 2 ** index : index), 0)
+    expect(await host.run(many, { inputs })).toMatchObject({ results: expected })
+  })
+
+  test('has strings in UTF-16, also between components with other encodings', async () => {
+    const inner = (encoding: string) => `(component
+      (core module $m (memory (export "memory") 1) ${MOVING_REALLOC}
+        (func (export "f") (param i32 i32) (result i32)
+          (i32.store (i32.const 0) (local.get 0)) (i32.store (i32.const 4) (local.get 1)) (i32.const 0)))
+      (core instance $i (instantiate $m))
+      (func (export "echo") (param "s" string) (result string)
+        (canon lift (core func $i "f") string-encoding=${encoding} ${OPTIONS})))`
+    const nested = await componentFromText(`(component
+      (component $inner ${inner('utf16').slice('(component'.length)}
+      (component $outer
+        (import "echo" (func $echo (param "s" string) (result string)))
+        (core module $libc (memory (export "memory") 1) ${MOVING_REALLOC})
+        (core instance $libc (instantiate $libc))
+        (core func $lowered (canon lower (func $echo) string-encoding=utf8
+          (memory (core memory $libc "memory")) (realloc (core func $libc "realloc"))))
+        (core module $m (import "h" "echo" (func $echo (param i32 i32 i32)))
+          (func (export "f") (param i32 i32) (result i32)
+            (call $echo (local.get 0) (local.get 1) (i32.const 16)) (i32.const 16)))
+        (core instance $h (export "echo" (func $lowered)))
+        (core instance $i (instantiate $m (with "h" (instance $h))))
+        (func (export "run") (param "s" string) (result string) (canon lift (core func $i "f")
+          string-encoding=utf8 (memory (core memory $libc "memory")) (realloc (core func $libc "realloc")))))
+      (instance $a (instantiate $inner))
+      (instance $b (instantiate $outer (with "echo" (func $a "echo"))))
+      (export "run" (func $b "run")))`)
+    for (const text of ['größe 温度', '🙂', '', 'a'.repeat(1_000)]) {
+      expect(await host.run(nested, { inputs: [text] })).toMatchObject({ state: 'completed', results: text })
+    }
   })
 
   test('has core modules that share a table and a memory without a maximum, beside tables of their own', async () => {

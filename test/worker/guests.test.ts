@@ -309,6 +309,19 @@ describe('a guest that goes wrong', () => {
     expect(await host.run(bytes)).toMatchObject({ reason: 'module_invalid' })
   })
 
+  test('shows an empty name as such, and calls the function with it only if there is no other', async () => {
+    const two = await moduleFromText('(module (func (export "")) (func (export "b")))')
+    expect(await host.run(two, { programName: 'x' })).toMatchObject({
+      reason: 'no_such_function',
+      error: 'the module exports no default function; it exports "" (its name is empty: rename it), b',
+    })
+    const one = await moduleFromText('(module (func (export "") (param i32) (result i32) (local.get 0)))')
+    expect(await host.run(one, { programName: 'x', inputs: [4] })).toMatchObject({ results: [4] })
+    expect(await host.run(one, { programName: 'x' })).toMatchObject({
+      error: '"" (its name is empty: rename it) takes 1 input (i32), not 0',
+    })
+  })
+
   test('traps in its start function as in any other', async () => {
     const module = await moduleFromText('(module (func $s unreachable) (start $s) (func (export "run")))')
     expect(await host.run(module)).toMatchObject({ reason: 'trap' })

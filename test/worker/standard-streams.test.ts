@@ -70,9 +70,27 @@ describe('a standard stream', () => {
   })
 
   test('keeps every line that a C program wrote before it trapped', async () => {
-    const lines = readFileSync(new URL('fixtures/lines.wasm', import.meta.url))
+    const lines = readFileSync(new URL('fixtures/wasi/lines.wasm', import.meta.url))
     const outcome = await host.run(lines)
     expect(outcome).toMatchObject({ state: 'failed', reason: 'trap', stdout: 'no terminal\nsecond\nthird\n' })
+  })
+})
+
+test.each(['descriptors', 'terminals'])('%s writes the same bytes as in wasmtime', async (name) => {
+  const file = (suffix: string) => readFileSync(new URL(`fixtures/wasi/${name}.${suffix}`, import.meta.url))
+  const outcome = await host.run(file('wasm'), {
+    programName: name,
+    args: ['one', 'größe 温度'],
+    env: { GREETING: 'größe' },
+    stdin: 'in\nput\n',
+  })
+  expect(outcome).toMatchObject({
+    reason: 'guest_error',
+    results: {
+      exit_code: 3,
+      stdout: file('stdout').toString(),
+      stderr: name === 'descriptors' ? 'to stderr\n' : 'false\n',
+    },
   })
 })
 
