@@ -7,7 +7,13 @@ import type { HttpApp, Metrics, RoutePlugin, SharedPorts, TlsFiles } from '#http
 import type { Lifecycle } from '#core/program/index.ts'
 import { CoapServer } from './adapters/coap/index.ts'
 import type { MqttConfig } from './adapters/mqtt/config.ts'
-import { deletionRoutes, deviceCommandRoutes, deviceStateRoutes, httpMessageRoutes, usageRoutes } from './adapters/http/index.ts'
+import {
+  deletionRoutes,
+  deviceCommandRoutes,
+  deviceStateRoutes,
+  httpMessageRoutes,
+  usageRoutes,
+} from './adapters/http/index.ts'
 import { createMqttUpgrades, sessionRoutes, startMqtt } from './adapters/mqtt/index.ts'
 import { webSocketRoutes } from './adapters/ws/index.ts'
 import { CONNECT_SETTINGS } from './connect/config.ts'
@@ -358,7 +364,11 @@ async function messageRoutes(
   app: HttpApp,
   life: Lifecycle,
   { infrastructure }: ApiOptions,
-  { parts: { identity, devices, messages, provisioning, consumers, rules }, answers: { streamed, views }, mqttServer }: Served,
+  {
+    parts: { identity, devices, messages, provisioning, consumers, rules },
+    answers: { streamed, views },
+    mqttServer,
+  }: Served,
 ): Promise<void> {
   const { database, streams } = infrastructure
   const { access, journal, tokens, quotas } = identity

@@ -102,6 +102,8 @@ function fill(url: string, on: EntityType, at: Furniture, people: People): strin
     .replace('/desired-state/:name', '/desired-state/config')
     .replace(':command_id', newId())
     .replace(':bulk_id', newId())
+    .replace(':rule_id', newId())
+    .replace(':alarm_id', newId())
     .replace(':slot', 'client')
     .replace(':entity_type', on)
     .replace(':entity_id', () => at[on].id)
@@ -142,6 +144,7 @@ function secondNeed(name: string): Need[] {
       return [{ on: 'domain', action: 'client_read' }]
     case 'POST /consumers':
     case 'POST /rules':
+    case 'POST /rules/try':
       return [{ on: 'channel', action: 'subscribe' }]
     default:
       return []
@@ -227,6 +230,8 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
         source: { type: 'messages', channels: [at.channel.id] },
         condition: 'value > 30.0',
       }
+    case 'POST /rules/try':
+      return { source: { type: 'messages', channels: [at.channel.id] }, condition: 'value > 30.0' }
     case 'POST /rules/:rule_id/enable':
       return {}
     case 'POST /alarms/bulk':
