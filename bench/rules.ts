@@ -131,8 +131,8 @@ function conditionRows(): Row[] {
       name,
       figure: nanoseconds(ours),
       ratio: `${(ours / theirs).toFixed(2)} × the bare library, ${nanoseconds(theirs)}`,
-      target: `${MAX_RATIO} times`,
-      isReached: ours <= MAX_RATIO * theirs,
+      target: `${MAX_RATIO} times, or 50 ns more`,
+      isReached: ours <= Math.max(MAX_RATIO * theirs, theirs + 50),
     }
   })
 }

@@ -65,6 +65,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
   devices: {
     secrets: 'digests and encryption of client secrets',
     gate: 'authorization of devices, with decisions in memory',
+    'device-topics': 'what devices say and receive about themselves, below c/<domain>/',
     connectable: 'common code of clients and channels: creation, parents, filters and pages',
     state: 'what devices should be, and what they report',
     clients: 'devices and applications',

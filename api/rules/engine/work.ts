@@ -186,6 +186,9 @@ const isOfFixedSize = (node: SyntaxNode): boolean =>
   FIXED_SIZE.has(node.checkedType?.name ?? '') ||
   (node.op === 'list' && childrenOf(node).every(({ op }) => op === 'value'))
 
+/** Texts are compared at once, and those of different lengths not at all. */
+const isNoText = (node: SyntaxNode): boolean => node.checkedType?.name !== 'string'
+
 function watchSizes(nodes: readonly SyntaxNode[], look: (value: unknown) => unknown): void {
   for (const node of nodes) if (!isOfFixedSize(node)) watch(node, look)
 }
@@ -223,7 +226,8 @@ function limitNode(node: SyntaxNode, stepsOfError: number, isRepeated: boolean):
   for (const child of children) limitNode(child, stepsOfError, isRepeated)
   if (call !== undefined) limitCall(node, call)
   else if (node.op === '+') watchSizes(children, countShallow)
-  else if (node.op === '==' || node.op === '!=' || node.op === 'in') watchSizes(children, countCompared)
+  else if (node.op === '==' || node.op === '!=' || node.op === 'in')
+    watchSizes(children.filter(isNoText), countCompared)
   // Items of a list, and the value that a field is read of, have their types when they are used.
   else if (node.op !== 'list' && node.op !== 'map' && node.op !== '.' && node.op !== '[]') watchLevels(children)
   if (RANGED.has(node.op)) watchRange(node)
