@@ -18,8 +18,10 @@ import { endDue, removeOld, secondsUntilDue, tryLockSweep } from './repository.t
 const STEP_COMMANDS = 500
 /** Commands to many clients that one round goes on with. */
 const STEP_BULKS = 50
+/** The pause while some of them run. */
+const BULK_PAUSE_MS = 500
 /** The pause without a command that is due earlier: one that is given meanwhile ends late by this at most. */
-const LONGEST_PAUSE_MS = 500
+const LONGEST_PAUSE_MS = 1_000
 const SHORTEST_PAUSE_MS = 50
 const RETRY_MS = 5_000
 /** The interval between two removals of old commands, and the rows of one statement. */
@@ -47,30 +49,39 @@ export function startCommandSweep({
         if ((await remove(database.db, REMOVED_ROWS)) < REMOVED_ROWS) break
   }
 
+  /** Each request in its turn. Processes share them: a request that another one works on is passed over. Returns how many were due. */
+  async function stepBulks(): Promise<number> {
+    const due = await listDueBulks(database.db, STEP_BULKS)
+    for (const key of due) {
+      try {
+        await stepBulk(journal, key)
+      } catch (error) {
+        // It is due again. Neither the others nor the ends of commands wait for it.
+        logger.warn({ err: error }, 'failed to give the next part of a command to many clients; retrying')
+      }
+    }
+    return due.length
+  }
+
   return startRounds(async () => {
     try {
       await removeSometimes()
-      await stepBulks(journal, database)
+      const longestMs = (await stepBulks()) > 0 ? BULK_PAUSE_MS : LONGEST_PAUSE_MS
       const seconds = await secondsUntilDue(database.db)
       if (seconds !== undefined && seconds <= 0) {
         const ended = await sweepOnce(journal)
         if (ended === STEP_COMMANDS) return { pauseMs: 0, isWakeable: true }
         // Another process works, or these are being answered.
-        if (ended === 0) return { pauseMs: LONGEST_PAUSE_MS, isWakeable: true }
+        if (ended === 0) return { pauseMs: longestMs, isWakeable: true }
         return { pauseMs: SHORTEST_PAUSE_MS, isWakeable: true }
       }
-      const dueMs = seconds === undefined ? LONGEST_PAUSE_MS : seconds * 1000
-      return { pauseMs: Math.max(SHORTEST_PAUSE_MS, Math.min(dueMs, LONGEST_PAUSE_MS)), isWakeable: true }
+      const dueMs = seconds === undefined ? longestMs : seconds * 1000
+      return { pauseMs: Math.max(SHORTEST_PAUSE_MS, Math.min(dueMs, longestMs)), isWakeable: true }
     } catch (error) {
       logger.warn({ err: error }, 'failed to end commands whose time has passed; retrying')
       return { pauseMs: RETRY_MS, isWakeable: false }
     }
   })
-}
-
-/** Each request in its turn. Processes share them: a request that another one works on is passed over. */
-async function stepBulks(journal: Pick<Journal, 'change'>, { db }: Database): Promise<void> {
-  for (const key of await listDueBulks(db, STEP_BULKS)) await stepBulk(journal, key)
 }
 
 /** Ends some of the commands whose time has passed. Returns their number. */
