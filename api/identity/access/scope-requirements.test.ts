@@ -23,6 +23,8 @@ test('every action of every entity type requires one existing scope', () => {
 test('the mapping of the actions of a client and a channel', () => {
   expect(Object.fromEntries(ACTIONS.client.map((action) => [action, spoken('client', action)]))).toEqual({
     update: 'clients:update',
+    state_read: 'clients:read',
+    state_update: 'clients:update',
     read: 'clients:read',
     delete: 'clients:delete',
     set_parent_group: 'clients:update',

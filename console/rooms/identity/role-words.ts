@@ -89,6 +89,8 @@ const SENTENCES: Readonly<Record<string, (noun: string) => string>> = {
   manage: (noun) => `Add, drain and remove ${noun}`,
   start: (noun) => `Start and stop ${noun}`,
   secrets: (noun) => `Set the secrets of ${noun}`,
+  state_read: (noun) => `See what ${noun} should be, and what they report`,
+  state_update: (noun) => `Change what ${noun} should be`,
   set_parent_group: (noun) => `Put ${noun} into groups`,
   set_child: (noun) => `Put entities into ${noun}`,
   set_parent: (noun) => `Move ${noun} below other groups`,
