@@ -59,6 +59,25 @@ describe('a report', () => {
     await until(async () => 'zero' in (await stateOf(device)).reported, 'a report with QoS 0 is stored')
   })
 
+  test('reports are written in the order in which they came, without waiting for PUBACK', async () => {
+    const device = await plant.newDevice()
+    using peer = await connect(device)
+    const count = 300
+    for (let value = 1; value <= count; value++)
+      peer.send({
+        cmd: 'publish',
+        topic: topic('reported'),
+        payload: JSON.stringify({ value, [`f${value % 7}`]: value }),
+        qos: 1,
+        dup: false,
+        retain: false,
+        messageId: value,
+      })
+    for (let value = 1; value <= count; value++) expect((await peer.next('puback')).messageId).toBe(value)
+    const { reported } = await stateOf(device)
+    expect(reported).toEqual({ value: 300, f0: 294, f1: 295, f2: 296, f3: 297, f4: 298, f5: 299, f6: 300 })
+  })
+
   test.each([
     ['no JSON', 'x', 0x99],
     ['a list', '[1]', 0x99],

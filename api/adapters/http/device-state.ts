@@ -77,7 +77,8 @@ function addRoutes(
     },
     async (request) => {
       const device = deviceOf(request)
-      const bytes = Number(request.headers['content-length'] ?? 0)
+      const { 'content-length': declared } = request.headers
+      const bytes = declared === undefined ? Buffer.byteLength(JSON.stringify(request.body)) : Number(declared)
       await messages.rates.require(device.domainKey, bytes)
       const ifMatch = parseIfMatch(request.headers['if-match'])
       return presentState(await reports.report(device, nameIn(request.params), request.body, ifMatch))

@@ -5,6 +5,7 @@
 import type { ChangeListener } from '#api/identity/index.ts'
 import { GroupCommit } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
+import { kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { DeviceSink, DeviceSubscription } from '../device-topics/index.ts'
 import { isEmpty } from './document.ts'
@@ -135,7 +136,9 @@ export class NotifiedDevices {
       const states = await this.#lookups.submit(clientKey)
       for (const subscription of this.#byClient.get(clientKey) ?? []) subscription.take(states)
     } catch (error) {
-      this.#logger.warn({ err: error }, 'failed to read the state of a device; it is repeated')
+      // Every subscription waits for the database then, and the database is reported elsewhere.
+      if (kindOf(error) !== 'unavailable' && kindOf(error) !== 'timeout')
+        this.#logger.warn({ err: error }, 'failed to read the state of a device; it is repeated')
       const timer = setTimeout(() => {
         this.#again.delete(timer)
         if (this.#byClient.has(clientKey)) this.#refresh(clientKey)

@@ -17,10 +17,12 @@ import type {
 import type { IdentifiedDevice } from '../gate/index.ts'
 import { requireVersion, writeOf } from './changes.ts'
 import { isEmpty, mergePatch, parseName, requireObject } from './document.ts'
+import type { JsonObject } from './document.ts'
 import type { StateRecord } from './repository.ts'
 import { findState, lockState, touchReported, unwritten, writeStates } from './repository.ts'
 import { presentState } from './schema.ts'
 import type { NotifiedDevices } from './notified.ts'
+import { ReportTurns } from './turns.ts'
 
 const JSON_TYPE = 'application/json'
 
@@ -30,6 +32,7 @@ export class DeviceReports {
   readonly #database: Database
   readonly #journal: Journal
   readonly #notified: NotifiedDevices
+  readonly #turns = new ReportTurns()
 
   constructor({ database, journal, notified }: DeviceReportsDeps) {
     this.#database = database
@@ -48,13 +51,22 @@ export class DeviceReports {
    * or leaves it: a device may report every few seconds.
    */
   async report(
-    { clientKey, clientId, domainKey }: IdentifiedDevice,
+    device: IdentifiedDevice,
     name: string | undefined,
     patch: unknown,
     ifMatch?: number,
   ): Promise<StateRecord> {
     const asked = parseName(name)
     const body = requireObject(patch)
+    return await this.#turns.run(device, () => this.#write(device, asked, body, ifMatch))
+  }
+
+  async #write(
+    { clientKey, clientId, domainKey }: IdentifiedDevice,
+    asked: string,
+    body: JsonObject,
+    ifMatch: number | undefined,
+  ): Promise<StateRecord> {
     return await this.#journal.change('system', async (tx, record) => {
       const before = await lockState(tx, clientKey, asked)
       requireVersion(before, ifMatch)
