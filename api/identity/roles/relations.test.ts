@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { ACTIONS, ENTITY_TYPES } from '../access/index.ts'
 import { RELATIONS, parseRelation, relationActions, relationNameOf, roleNameOf } from './relations.ts'
+import type { Relation } from './relations.ts'
 
 // decision 24
 describe('a relation', () => {
@@ -79,6 +80,18 @@ describe('a relation', () => {
     expect(actions).toContain('group_set_child')
     expect(actions).not.toContain('client_delete')
     for (const action of actions) expect(action).toMatch(/^(client|channel|group)_/)
+  })
+
+  test('contributor reads the state of clients, and does not change it; editor does, viewer reads it', () => {
+    const stateActions = (type: 'domain' | 'group' | 'client', relation: Relation) =>
+      relationActions(type, relation).filter((action) => /(^|_)state_/.test(action))
+    for (const relation of ['contributor', 'viewer', 'guest'] as const) {
+      expect(stateActions('domain', relation)).toEqual(['client_state_read'])
+      expect(stateActions('group', relation)).toEqual(['client_state_read', 'subgroup_client_state_read'])
+      expect(stateActions('client', relation)).toEqual(['state_read'])
+    }
+    expect(stateActions('domain', 'editor')).toEqual(['client_state_read', 'client_state_update'])
+    expect(stateActions('client', 'editor')).toEqual(['state_read', 'state_update'])
   })
 
   test('contributor of one entity reads, updates, connects, publishes and subscribes', () => {
