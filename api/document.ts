@@ -57,6 +57,7 @@ export const API_DOCUMENT: DocumentTexts = {
     'personal access tokens': 'Long-lived tokens for programs, limited by scopes',
     provision: 'Creation of all entities of a device in one request',
     roles: 'Named sets of actions on a domain, group, client or channel, and their members',
+    states: 'What clients should be, what they report, and the difference',
     subscriptions: 'Notifications about messages by mail or webhook',
     tasks: 'WebAssembly modules with inputs, their runs and results',
     tokens: 'Log in, refresh and log out',

@@ -174,9 +174,13 @@ function completeBody(body: RequestBody): void {
 
 const ERROR_SCHEMA = '#/components/schemas/Error'
 
+/** Kinds whose error contains the present version of what the caller would have changed: each route declares its own response. */
+const WITH_CURRENT: ReadonlySet<ErrorKind> = new Set(['precondition_failed'])
+
 /** Error responses by status: routes declare statuses, and their description is shared. */
 export function refusalResponses(): Record<string, Response> {
-  const statuses = [...new Set(ERROR_KINDS.map((kind) => PROTOCOL_STATUS[kind].http))].toSorted((a, b) => a - b)
+  const shared = ERROR_KINDS.filter((kind) => !WITH_CURRENT.has(kind))
+  const statuses = [...new Set(shared.map((kind) => PROTOCOL_STATUS[kind].http))].toSorted((a, b) => a - b)
   return Object.fromEntries(
     statuses.map((status) => {
       const kinds = ERROR_KINDS.filter((kind) => PROTOCOL_STATUS[kind].http === status)
