@@ -1,9 +1,11 @@
 /** What the transpiler makes of a component, as a script that needs no module loader. */
 import type { generate } from '@bytecodealliance/jco-transpile/component'
-import { renameCoreNames } from '../wasm/index.ts'
+import { ModuleRefusal, renameCoreNames } from '../wasm/index.ts'
 
 /** The name of the script among the generated files. */
 const SCRIPT = 'component.js'
+/** The limit of `checkScript`; names in a script are ASCII. */
+const MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 
 export type TranspiledComponent = {
   /** An expression: the function that creates instances. */
@@ -41,6 +43,9 @@ export function transpileWith(
   })
   const source = files.find(([name]) => name === SCRIPT)?.[1]
   if (source === undefined) throw new Error('the transpiler returned no code')
+  // Before it is text, which is in the heap of the thread.
+  if (source.length > MAX_SCRIPT_BYTES)
+    throw new ModuleRefusal(`its script has more than ${MAX_SCRIPT_BYTES} characters`)
   const cores = files.filter(([name]) => name.endsWith('.wasm'))
   return { script: toScript(new TextDecoder().decode(source), rewrite), cores }
 }

@@ -23,6 +23,18 @@ const echo = (name = 'run', encoding = 'utf8') => `(component
     string-encoding=${encoding} (memory (core memory $i "memory")) (realloc (core func $i "realloc"))))
   (export "${name}" (func $f)))`
 
+/** So many functions that their script is too large. */
+const LARGE = `(component
+  (core module $m (memory (export "memory") 1)
+    (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))
+    (func (export "f") (param i32 i32 i32 i32 i32 i32) (result i32) (i32.const 16)))
+  (core instance $i (instantiate $m))
+  ${Array.from(
+    { length: 1_200 },
+    (_, index) => `(func (export "measure-n${index}") (param "a" string) (param "b" string) (param "c" string)
+      (result (list string)) (canon lift (core func $i "f") (memory (core memory $i "memory")) (realloc (core func $i "realloc"))))`,
+  ).join(' ')})`
+
 /** A component that exports a resource with this name, and a function. */
 const resource = (name: string) => `(component
   (type $r (resource (rep i32)))
@@ -53,6 +65,7 @@ test.each([
     echo(name),
     new RegExp(`a name in it cannot be used in the transpiled script, rename it: Identifier '${name}'`),
   ]),
+  ['a script of more than 4 MiB', LARGE, /its script has more than 4194304 characters/],
   ['a function arguments', echo('arguments'), /rename it: Binding arguments/],
   [
     'a resource set',
