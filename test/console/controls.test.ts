@@ -900,6 +900,75 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     await seen('No consumers yet')
   })
 
+  test('alarms: acknowledged and taken back, assigned, commented, cleared and deleted', async () => {
+    const domain = await newDomain('Alarmed')
+    const steam = await made(`/${domain}/channels`, { name: 'steam' })
+    await made(`/${domain}/rules`, {
+      name: 'heat',
+      source: { type: 'messages', channels: [steam] },
+      condition: 'value > 30.0',
+    })
+    await publish(domain, steam, [{ n: 'a', v: 31 }])
+    await visitor.go(`/d/${domain}/alarms`)
+    await page.getByRole('grid', { name: 'Alarms' }).getByRole('link', { name: 'heat' }).click()
+    await headed('heat')
+    const alarm = /\/alarms\/([^/?]+)/.exec(page.url())?.[1] ?? ''
+    type Alarm = { status: string; assignee_id?: string; comments: number }
+    const shown = async () => await api<Alarm>('GET', `/${domain}/alarms/${alarm}`)
+    const change = 'rooms/messages/alarms/change.ts PATCH /{domain_id}/alarms/{alarm_id}'
+    const history = page.getByRole('list', { name: 'History' })
+    await press(change, () => button('Acknowledge').click())
+    await history.getByText('acknowledged it').waitFor()
+    expect(await shown()).toMatchObject({ status: 'acknowledged' })
+    await press(change, () => button('Take back').click())
+    await history.getByText('took the acknowledgement back').waitFor()
+    expect(await shown()).toMatchObject({ status: 'active' })
+
+    // Who may not read alarms of the domain gets none, and the server says so at the field.
+    const stranger = await newUser('stranger')
+    await page.route(`**/domains/${domain}/users?*`, async (route) => {
+      const response = await route.fetch()
+      const json = (await response.json()) as { users: object[] }
+      json.users.push({ id: stranger, credentials: { username: 'stranger' } })
+      await route.fulfill({ response, json })
+    })
+    await button('Assign').click()
+    await dialog().getByLabel('User').selectOption({ label: 'stranger' })
+    await button('Assign', dialog()).click()
+    await dialog()
+      .getByText(/may read alarms of the domain/)
+      .waitFor()
+    await dialog().getByLabel('User').selectOption({ label: 'You' })
+    await press(change, () => confirm('Assign'))
+    await history.getByText('assigned it to admin').waitFor()
+    await button('Assign').click()
+    await dialog().getByLabel('User').selectOption({ label: 'Nobody' })
+    await press(change, () => confirm('Assign'))
+    await history.getByText('assigned it to nobody').waitFor()
+    expect((await shown()).assignee_id).toBeUndefined()
+
+    expect(await button('Add comment').getAttribute('title')).toBe('Write a comment first')
+    await page.getByLabel('Comment').fill('the valve is open')
+    await press(change, () => button('Add comment').click())
+    await history.getByText('the valve is open').waitFor()
+    expect(await page.getByLabel('Comment').inputValue()).toBe('')
+    await button('Clear').click()
+    await press(change, () => confirm('Clear alarm'))
+    await history.getByText('cleared it').waitFor()
+    expect(await shown()).toMatchObject({ status: 'cleared', comments: 1 })
+    for (const name of ['Acknowledge', 'Assign', 'Clear']) expect(await button(name).count(), name).toBe(0)
+    await page.getByLabel('Comment').fill('it is closed')
+    await press(change, () => button('Add comment').click())
+    await history.getByText('it is closed').waitFor()
+
+    await menu('Delete')
+    await press('rooms/messages/alarms/alarm.tsx DELETE /{domain_id}/alarms/{alarm_id}', () => confirm('Delete alarm'))
+    await headed('Alarms')
+    await seen('No open alarms')
+    const { total } = await api<{ total: number }>('GET', `/${domain}/alarms`)
+    expect(total).toBe(0)
+  })
+
   test('messages beyond the rate of a new trigger wait, one that was there keeps what it does, and the task says so', async () => {
     const domain = await newDomain('Rates')
     const steam = await made(`/${domain}/channels`, { name: 'steam' })

@@ -29,6 +29,8 @@ test('the addresses of the console are these', () => {
       "channel: /d/D/channels/E/F",
       "charts: /d/D/channels/E?series=F",
       "messages: /d/D/channels/E/messages?0=F",
+      "alarms: /d/D/alarms?0=E",
+      "alarm: /d/D/alarms/E",
       "consumers: /d/D/consumers",
       "consumer: /d/D/consumers/E/F",
       "boards: /d/D/boards",
