@@ -117,6 +117,18 @@ export const GROUPS: readonly GroupEntry[] = [
     load: async () => (await import('./commands/consumers.ts')).consumers,
   },
   {
+    name: 'rules',
+    summary: 'rules over messages',
+    section: 'Platform',
+    load: async () => (await import('./commands/rules.ts')).rules,
+  },
+  {
+    name: 'alarms',
+    summary: 'alarms that rules raised',
+    section: 'Platform',
+    load: async () => (await import('./commands/alarms.ts')).alarms,
+  },
+  {
     name: 'certs',
     summary: 'certificates of clients',
     section: 'Platform',

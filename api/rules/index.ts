@@ -15,6 +15,7 @@ import { hintRulePublications, startRulePublications } from './publications/publ
 import { countRules } from './repository.ts'
 import { ruleRoutes } from './routes.ts'
 import { Rules } from './service.ts'
+import { Trials } from './trial.ts'
 
 export { RULE_METRICS, ruleGauges } from './metrics.ts'
 
@@ -75,12 +76,13 @@ export function startRules({
   })
   const onChanged = (domainKey: number) => evaluator.changed(domainKey)
   const rules = new Rules({ database, journal, access, gate, quotas, onChanged })
+  const trials = new Trials({ database, access, gate })
   const alarms = new Alarms({ database, journal, access, forget: forgetStates })
   quotas.measure('rules', (domainKey) => countRules(database.db, domainKey))
   quotas.measure('open_alarms', (domainKey) => countOpenAlarms(database.db, domainKey))
   return {
     routes: async (app) => {
-      await ruleRoutes(rules)(app)
+      await ruleRoutes(rules, trials)(app)
       await alarmRoutes(alarms)(app)
     },
     async stop() {

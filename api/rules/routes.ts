@@ -3,8 +3,20 @@ import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#http/index.ts'
 import type { RoutePlugin } from '#http/index.ts'
-import { EnableRule, NewRule, RulePage, RuleQuery, RuleUpdate, RuleView, presentRule } from './schema.ts'
+import {
+  EnableRule,
+  NewRule,
+  RulePage,
+  RuleQuery,
+  RuleTrial,
+  RuleTrialView,
+  RuleUpdate,
+  RuleView,
+  presentRule,
+  presentTrial,
+} from './schema.ts'
 import type { RulesService } from './service.ts'
+import type { Trials } from './trial.ts'
 
 const tags = ['rules']
 const PATH = '/:domain_id/rules'
@@ -14,9 +26,10 @@ const params = Type.Object({ domain_id: Id, rule_id: Id })
 
 type App = Parameters<RoutePlugin>[0]
 
-export function ruleRoutes(rules: RulesService): RoutePlugin {
+export function ruleRoutes(rules: RulesService, trials: Pick<Trials, 'try'>): RoutePlugin {
   return (app) => {
     manyRules(app, rules)
+    tries(app, trials)
     oneRule(app, rules)
     ruleStates(app, rules)
   }
@@ -144,5 +157,25 @@ function ruleStates(app: App, rules: RulesService): void {
     },
     async ({ principal, params: { domain_id: domainId, rule_id: id } }) =>
       presentRule(await rules.disable(principal, domainId, id), domainId),
+  )
+}
+
+function tries(app: App, trials: Pick<Trials, 'try'>): void {
+  app.post(
+    `${PATH}/try`,
+    {
+      config: { action: 'rule_read' },
+      schema: {
+        tags,
+        summary: 'Try a rule over messages that arrived',
+        description:
+          'Nothing is stored, published or started. The caller needs the rights of a creation, but `rule_read` in place of `rule_create`. A trial reads some 100,000 records or for 10 s, whatever is first.',
+        params: inDomain,
+        body: RuleTrial,
+        response: responses({ 200: RuleTrialView }, 'rate_limited'),
+      },
+    },
+    async ({ principal, params: { domain_id: domainId }, body }) =>
+      presentTrial(await trials.try(principal, domainId, body)),
   )
 }

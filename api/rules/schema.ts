@@ -8,6 +8,7 @@ import { pageFields, pageQuery } from '#core/page.ts'
 import { DURATION_PATTERN, formatTime } from '#core/time.ts'
 import { Severity } from './alarms/schema.ts'
 import type { RuleRecord } from './repository.ts'
+import type { TrialResult, TrialSeries } from './trial.ts'
 
 /** Bytes of an expression; the engine has further bounds. */
 const MAX_EXPRESSION_CHARS = 4_096
@@ -180,6 +181,68 @@ export type RuleUpdate = Static<typeof RuleUpdate>
 export const EnableRule = Type.Object({ from: Begin }, { $id: 'RuleEnable' })
 export type EnableRule = Static<typeof EnableRule>
 
+const Instant = (description: string) =>
+  Type.Optional(
+    Type.String({ maxLength: 64, description: `${description} (RFC 3339)`, ...documented({ format: 'date-time' }) }),
+  )
+
+export const RuleTrial = Type.Object(
+  {
+    name: Type.Optional(RequiredName),
+    source: MessageSource,
+    condition,
+    ...shape,
+    from: Instant('Messages that arrived at this time or later; defaults to an hour before `to`'),
+    to: Instant('Messages that arrived before this time; defaults to now'),
+  },
+  { $id: 'RuleTry', description: 'A rule that is not stored, and the range of messages' },
+)
+export type RuleTrial = Static<typeof RuleTrial>
+
+const triedSeries = {
+  client_id: Type.String({ description: 'Empty: a user or a task sent the messages' }),
+  client_name: Type.String(),
+  channel_id: Id,
+  channel_name: Type.String(),
+  subtopic: Type.String(),
+  name: Type.String(),
+}
+
+export const RuleTrialView = Type.Object(
+  {
+    from: Type.String({ format: 'date-time' }),
+    seen: Type.Integer({ description: 'Records and JSON objects that it was evaluated for, at most some 100,000' }),
+    matched: Type.Integer({ description: 'Those for which the condition held' }),
+    unmatchable: Type.Integer({ description: 'Those for which the condition has no result' }),
+    raised: Type.Integer({ description: 'How often it would have raised' }),
+    cleared: Type.Integer(),
+    is_complete: Type.Boolean({ description: 'False: there are more messages in the range than one trial reads' }),
+    next: Type.String({
+      description:
+        'Position of the next message: with it as `from`, a rule evaluates exactly the messages that follow those of the trial',
+    }),
+    series: Type.Array(
+      Type.Object({ ...triedSeries, raised: Type.Integer(), repeated: Type.Integer(), cleared: Type.Integer() }),
+      { description: 'What it would have done for each client and series, at most 100' },
+    ),
+    reasons: Type.Array(Type.Object({ reason: Type.String(), count: Type.Integer() }), {
+      description: 'Why the condition has no result',
+    }),
+    events: Type.Array(
+      Type.Object({
+        ...triedSeries,
+        at: Type.String({ format: 'date-time' }),
+        moment: Type.Enum(['raise', 'clear']),
+        value: Type.Unknown(),
+        text: Type.String(),
+        cause: Type.String({ description: 'Position of the message' }),
+      }),
+      { description: 'When it would have raised and cleared, at most 1,000' },
+    ),
+  },
+  { $id: 'RuleTrial', description: 'What a rule would have done' },
+)
+
 export type RuleDefinition = Pick<
   NewRule,
   'source' | 'condition' | 'for' | 'clear_when' | 'clear_for' | 'cooldown' | 'severity' | 'window_time' | 'actions'
@@ -295,5 +358,47 @@ export function presentRule(record: RuleRecord, domainId: string): RuleView {
     created_at: formatTime(record.createdAt),
     ...(record.updatedBy === null ? {} : { updated_by: record.updatedBy }),
     updated_at: formatTime(record.updatedAt),
+  }
+}
+
+const presentSeries = ({
+  clientId,
+  clientName,
+  channelId,
+  channelName,
+  subtopic,
+  name,
+}: Omit<TrialSeries, 'raised' | 'repeated' | 'cleared'>) => ({
+  client_id: clientId,
+  client_name: clientName,
+  channel_id: channelId,
+  channel_name: channelName,
+  subtopic,
+  name,
+})
+
+export function presentTrial(result: TrialResult): Static<typeof RuleTrialView> {
+  const { fromSeconds, seen, matched, unmatchable, raised, cleared, isComplete, next, reasons } = result
+  return {
+    from: formatTime(new Date(fromSeconds * 1000)),
+    seen,
+    matched,
+    unmatchable,
+    raised,
+    cleared,
+    is_complete: isComplete,
+    next,
+    reasons,
+    series: result.series.map((one) => ({
+      ...presentSeries(one),
+      raised: one.raised,
+      repeated: one.repeated,
+      cleared: one.cleared,
+    })),
+    events: result.events.flatMap(({ kind, atMs, value, text, cause, ...of }) =>
+      kind === 'repeat'
+        ? []
+        : [{ ...presentSeries(of), at: formatTime(new Date(atMs)), moment: kind, value, text, cause }],
+    ),
   }
 }

@@ -331,8 +331,8 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: 'yaml',
-    owner: /^(api\/provisioning\/profiles\/notations|http\/yaml-thread)\.ts$/,
-    rule: 'documents of profiles are YAML, read and written in one place, and the OpenAPI document is written as YAML',
+    owner: /^(api\/provisioning\/profiles\/notations|http\/yaml-thread|cli\/shared\/rules-file)\.ts$/,
+    rule: 'documents of profiles and files of rules are YAML, each read and written in one place, and the OpenAPI document is written as YAML',
   },
   {
     package: 'csv-parse',

@@ -51,6 +51,10 @@ beforeAll(async () => {
     join(home.folder, 'workflow.json'),
     JSON.stringify({ name: 'two', tasks: [{ name: 'add' }, { name: 'again', depends_on: ['add'] }] }),
   )
+  writeFileSync(
+    join(home.folder, 'rules.yaml'),
+    'rules: [{ name: imported, source: { type: messages }, condition: value > 30.0, for: 2m }]\n',
+  )
   const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', 'pump.key']
   execFileSync('openssl', ['req', '-new', ...key, '-subj', '/CN=pump', '-out', SIGNING_REQUEST], {
     cwd: home.folder,
@@ -141,6 +145,16 @@ const SPECIAL: Readonly<Record<string, Special>> = {
       JSON.stringify({ name: `readings-${unique()}`, channels: [await w.value('channel_id', new Map())] }),
     ],
   },
+  'rules create <JSON_rule>': {
+    args: async (w) => [
+      JSON.stringify({
+        name: `too hot ${unique()}`,
+        source: { type: 'messages', channels: [await w.value('channel_id', new Map())] },
+        condition: 'value > 30.0',
+      }),
+    ],
+  },
+  'rules import <file>': { args: () => ['rules.yaml'] },
   'users token <username> <password> [<domain_id>]': { args: () => ['admin', ADMIN_SECRET] },
   'users refreshtoken <refresh_token> [<domain_id>]': { args: async (w) => [(await w.newUser()).refresh] },
   'users revoketoken <refresh_token>': { args: async (w) => [(await w.newUser()).refresh] },

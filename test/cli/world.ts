@@ -280,6 +280,24 @@ export async function createWorld(
           const made = { name, channels: [channel], from: 'earliest' }
           return String((await call('POST', `/${domain}/consumers`, made))['name'])
         }
+        case 'rule_id': {
+          const channel = String((await bulk('channels'))['id'])
+          const source = { type: 'messages', channels: [channel] }
+          const made = { name: `rule-${randomBytes(6).toString('hex')}`, source, condition: 'value > 30.0' }
+          return String((await call('POST', `/${domain}/rules`, made))['id'])
+        }
+        case 'alarm_id': {
+          const channel = String((await bulk('channels'))['id'])
+          const source = { type: 'messages', channels: [channel] }
+          const made = { name: `rule-${randomBytes(6).toString('hex')}`, source, condition: 'value > 30.0' }
+          const rule = String((await call('POST', `/${domain}/rules`, made))['id'])
+          await call('POST', `/http/m/${domain}/c/${channel}`, [{ n: 'voltage', u: 'V', v: 120.1 }])
+          return await until(async () => {
+            const { alarms } = await call('GET', `/${domain}/alarms?rule=${rule}`)
+            const id = (alarms as Json[])[0]?.['id']
+            return typeof id === 'string' ? id : undefined
+          }, 'the alarm was raised')
+        }
         case 'position': {
           const path = `/${domain}/consumers/${before.get('consumer')}/messages?wait=30s`
           return String(((await call('GET', path))['messages'] as Json[])[0]?.['position'])

@@ -98,6 +98,8 @@ function fill(url: string, on: EntityType, at: Furniture, people: People): strin
     .replace(':profile_id', () => at.profile ?? newId())
     .replace(':dashboard_id', newId())
     .replace(':consumer', newId())
+    .replace(':rule_id', newId())
+    .replace(':alarm_id', newId())
     .replace(':slot', 'client')
     .replace(':entity_type', on)
     .replace(':entity_id', () => at[on].id)
@@ -138,6 +140,7 @@ function secondNeed(name: string): Need[] {
       return [{ on: 'domain', action: 'client_read' }]
     case 'POST /consumers':
     case 'POST /rules':
+    case 'POST /rules/try':
       return [{ on: 'channel', action: 'subscribe' }]
     default:
       return []
@@ -218,6 +221,8 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
         source: { type: 'messages', channels: [at.channel.id] },
         condition: 'value > 30.0',
       }
+    case 'POST /rules/try':
+      return { source: { type: 'messages', channels: [at.channel.id] }, condition: 'value > 30.0' }
     case 'POST /rules/:rule_id/enable':
       return {}
     case 'POST /alarms/bulk':

@@ -50,6 +50,16 @@ export async function furnishForeign(twin: Twin, { made }: Requests, db: Queryab
   const task = await make('/tasks', { name: 'foreign-task', domain_id: domain.id })
   const steps = [{ name: 'step' }]
   const workflow = await make('/workflows', { name: 'foreign-flow', domain_id: domain.id, tasks: steps })
+  const rule = await make(`/${domain.id}/rules`, {
+    name: 'foreign-rule',
+    source: { type: 'messages', channels: [at.channel.id] },
+    condition: 'value > 30.0',
+  })
+  const alarm = newId()
+  await sql`INSERT INTO alarms (id, domain_key, rule_id, rule_name, client_id, severity, first_at, last_at)
+    VALUES (${alarm}::uuid, ${domain.key}, ${String(rule['id'])}::uuid, 'foreign-rule', ${at.client.id}::uuid, 'major', now(), now())`.execute(
+    db,
+  )
   const worker = newId()
   await sql`
     INSERT INTO workers (id, name, domain_id, domain_key, boot_id, version, labels, os, arch, cpu_cores, memory_bytes, slots, backlog,
@@ -66,6 +76,8 @@ export async function furnishForeign(twin: Twin, { made }: Requests, db: Queryab
     user_id: owner.id,
     profile_id: String(profile['id']),
     config_id: at.client.id,
+    rule_id: String(rule['id']),
+    alarm_id: alarm,
     serial: String(certificate['serial_number']),
     subscription_id: String(subscriptions[0]?.['id']),
     key_id: String(key['id']),

@@ -236,6 +236,37 @@ describe('a rule', () => {
     expect(alarm).toMatchObject({ count: 12 })
   })
 
+  test('is tried over what arrived, and begins exactly behind the trial', async () => {
+    const channel = await newChannel()
+    for (const value of [31, 20, 32, 33]) await sendValue(plant, device, channel, value)
+    await sendRecords(plant, other, channel, [{ n: 'door', vs: 'open' }])
+    const definition = { ...hot(channel), actions: [{ type: 'alarm', text: '{{ value }}' }] }
+    type Trial = { next: string; seen: number; events: { moment: string; value: unknown; client_id: string }[] }
+    const tried = await until(async () => {
+      const trial = expectStatus(200, await plant.owner.call('POST', url('rules/try'), definition)).json<Trial>()
+      return trial.seen === 5 ? trial : undefined
+    }, 'the trial sees all records')
+    expect(tried).toMatchObject({ matched: 3, unmatchable: 1, raised: 2, cleared: 1, is_complete: true })
+    expect(tried).toMatchObject({ series: [{ client_id: device.id, name: 'temperature', raised: 2, repeated: 1 }] })
+    expect(tried).toMatchObject({ reasons: [{ count: 1 }] })
+    expect(tried.events.map(({ moment, value }) => [moment, value])).toEqual([
+      ['raise', 31],
+      ['clear', 20],
+      ['raise', 32],
+    ])
+    const before = new Date(Date.now() - 86_400_000).toISOString()
+    const yesterday = { ...definition, from: before, to: new Date(Date.now() - 3_600_000).toISOString() }
+    const none = await plant.owner.call('POST', url('rules/try'), yesterday)
+    expect(none.json()).toMatchObject({ seen: 0, events: [], is_complete: true })
+    expect((await plant.owner.call('GET', url(`rules?channel=${channel}`))).json()).toMatchObject({ total: 0 })
+    for (const value of [40, 41]) await sendValue(plant, device, channel, value)
+    const rule = await newRule(plant, { ...definition, from: tried.next })
+    await sendValue(plant, device, channel, 42)
+    expect(await untilSeen(plant, rule.id, 3)).toMatchObject({ seen: 3, matched: 3, raised: 1 })
+    const odd = await plant.owner.call('POST', url('rules/try'), { ...definition, from: before, to: before })
+    expect(odd.json()).toMatchObject({ details: [{ path: '/to' }] })
+  })
+
   test('disabled evaluates nothing, and goes on with what is sent after it is enabled', async () => {
     const channel = await newChannel()
     const [rule, witness] = [await newRule(plant, hot(channel)), await newRule(plant, hot(channel))]

@@ -41,9 +41,12 @@ export class Evaluation {
   readonly #states = new Map<string, SeriesState>()
   readonly #counts = new Map<number, RuleCounts>()
   readonly #onEffect: (caused: Caused) => void
+  readonly #onFailure: (reason: string) => void
 
-  constructor(onEffect: (caused: Caused) => void) {
+  /** `onFailure` gets why a condition has no result for a sample. */
+  constructor(onEffect: (caused: Caused) => void, onFailure: (reason: string) => void = () => undefined) {
     this.#onEffect = onEffect
+    this.#onFailure = onFailure
   }
 
   get states(): Iterable<SeriesState> {
@@ -82,6 +85,7 @@ export class Evaluation {
     } catch (error) {
       if (!(error instanceof EvaluationFailure)) throw error
       counts.unmatchable++
+      this.#onFailure(error.message)
       return
     }
     const entry = this.#stateOf(rule, sample.series)

@@ -5,7 +5,6 @@
 import { comparePlaces } from '#api/consumers/index.ts'
 import type { Place } from '#api/consumers/index.ts'
 import type { Journal, Quotas, Recorder } from '#api/identity/index.ts'
-import { readForward } from '#api/messages/index.ts'
 import type { LiveMessage } from '#api/messages/index.ts'
 import { BoundedCache } from '#core/bounded-cache.ts'
 import type { Transaction } from '#core/database/index.ts'
@@ -15,7 +14,8 @@ import type { NewMessage } from '#queues/index.ts'
 import { Episodes } from '../alarms/raising.ts'
 import { compileRule } from '../compile.ts'
 import type { CompiledRule } from '../compile.ts'
-import { RuleClient, RuleIndex } from '../engine/index.ts'
+import { RuleIndex } from '../engine/index.ts'
+import type { RuleClient } from '../engine/index.ts'
 import { listEnabled, noteChange } from '../repository.ts'
 import type { StoredRule } from '../repository.ts'
 import { lackOf } from '../rights.ts'
@@ -28,12 +28,9 @@ import {
   addCounts,
   channelMark,
   countErrors,
-  findGroupsAbove,
   findTaskKeys,
   insertPublications,
   listChannels,
-  listClients,
-  listClientsById,
   pauseRule,
   readDue,
   readStates,
@@ -44,12 +41,11 @@ import {
   writeStates,
 } from './repository.ts'
 import type { ChannelRow, NewPublication, StateRow, StepDomain } from './repository.ts'
-import { NO_CLIENT, samplesOf } from './samples.ts'
+import { clientsOf, meetingsOf, readMessages } from './meetings.ts'
+import type { Meeting } from './meetings.ts'
 import type { Sample } from './samples.ts'
 import { DomainWindows } from './windows.ts'
 
-/** Messages, records and payloads that one step takes; the last message may exceed the latter two. */
-const MAX_TAKEN = { messages: 500, samples: 5_000, bytes: 4 * 1024 * 1024 } as const
 /** States that time changes, of one step. */
 const MAX_DUE = 1_000
 /** Messages that arrived before the time is due are settled after it. */
@@ -347,123 +343,6 @@ export class RuleSteps {
     const reason = `${MAX_DEPTH} rules in a row caused the message of ${formatTime(new Date(message.receivedAtSeconds * 1000))}: the rule would cause itself without end`
     await pauseRule(tx, rule.key, { place: { ...place, message: place.message + 1 }, kind: 'loop', reason })
   }
-}
-
-type Read = {
-  messages: LiveMessage[]
-  place: Place
-  /** Nothing follows that is settled, up to the end that was given. */
-  isEnd: boolean
-  /** Arrival of the next message, if one was left. */
-  leftSeconds: number | null
-  passed: number
-}
-
-async function readMessages(
-  tx: Transaction,
-  {
-    place,
-    channels,
-    index,
-    until,
-  }: {
-    place: Place
-    channels: ReadonlyMap<number, ChannelRow>
-    index: RuleIndex<CompiledRule>
-    until: Place | undefined
-  },
-): Promise<Read> {
-  const messages: LiveMessage[] = []
-  let bytes = 0
-  let isBeyond = false
-  const step = await readForward(tx, {
-    place,
-    channels: new Map([...channels].map(([key, { id }]) => [key, id])),
-    firstMessages: MAX_TAKEN.messages + 1,
-    judge(message) {
-      const at = { xid: message.xid ?? 0n, seq: message.batchSeq, message: message.index }
-      if (until !== undefined && comparePlaces(at, until) >= 0) {
-        isBeyond = true
-        return 'left'
-      }
-      // An empty message that cleared a retained one has no content.
-      if (message.envelope?.clears !== undefined || !index.watches(message.channelId)) return 'done'
-      if (messages.length >= MAX_TAKEN.messages || bytes > MAX_TAKEN.bytes) return 'left'
-      messages.push(message)
-      bytes += message.payload.length
-      return 'done'
-    },
-  })
-  const isPast = until !== undefined && (isBeyond || comparePlaces(step.place, until) >= 0)
-  return {
-    messages,
-    place: isPast ? until : step.place,
-    isEnd: isPast || step.isEnd,
-    leftSeconds: isPast ? null : (step.left?.receivedAtSeconds ?? null),
-    passed: step.passed,
-  }
-}
-
-/** A message that cannot be read is passed over: it was accepted as what its content type says. */
-function safeSamples(message: LiveMessage, client: RuleClient): Sample[] {
-  try {
-    return samplesOf(message, client)
-  } catch {
-    return []
-  }
-}
-
-type Clients = {
-  ofMessage(message: LiveMessage): { client: RuleClient; groups: readonly string[] }
-  byId(id: string): RuleClient | undefined
-}
-
-async function clientsOf(
-  tx: Transaction,
-  domainKey: number,
-  rules: readonly CompiledRule[],
-  { messages, due }: { messages: readonly LiveMessage[]; due: readonly StateRow[] },
-): Promise<Clients> {
-  const keys = new Set(messages.flatMap(({ publisherKey }) => publisherKey ?? []))
-  const ids = new Set(due.flatMap(({ series }) => (series.publisherId === '' ? [] : [series.publisherId])))
-  const groupIds = [...new Set(rules.flatMap(({ filter }) => filter.groups ?? []))]
-  const rows = [...(await listClients(tx, [...keys])), ...(await listClientsById(tx, domainKey, [...ids]))]
-  const above = await findGroupsAbove(tx, domainKey, groupIds)
-  const byKey = new Map<number, { client: RuleClient; groups: readonly string[] }>()
-  const byId = new Map<string, RuleClient>()
-  for (const { key, id, name, tags, metadata, parentGroupKey } of rows) {
-    const client = new RuleClient(id, name, tags, metadata)
-    byKey.set(key, { client, groups: parentGroupKey === null ? [] : (above.get(parentGroupKey) ?? []) })
-    byId.set(id, client)
-  }
-  const unknown = (id: string) => ({ client: id === '' ? NO_CLIENT : new RuleClient(id, '', [], {}), groups: [] })
-  return {
-    ofMessage: ({ publisherKey, publisherId }) =>
-      (publisherKey === null ? undefined : byKey.get(publisherKey)) ?? unknown(publisherId),
-    byId: (id) => byId.get(id),
-  }
-}
-
-type Meeting = { sample: Sample; rules: readonly CompiledRule[] }
-
-/** The samples of the messages, in order, and the rules that each meets. */
-function meetingsOf(messages: readonly LiveMessage[], index: RuleIndex<CompiledRule>, clients: Clients): Meeting[] {
-  return messages.flatMap((message) => {
-    const { client, groups } = clients.ofMessage(message)
-    return safeSamples(message, client).map((sample) => ({
-      sample,
-      rules: index
-        .match({
-          channel: message.channelId,
-          subtopic: message.subtopic,
-          name: sample.record?.n,
-          client: message.publisherId,
-          groups,
-          tags: client.tags,
-        })
-        .filter(({ place }) => comparePlaces(place, sample.place) <= 0),
-    }))
-  })
 }
 
 async function giveStates(

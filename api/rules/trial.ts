@@ -1,0 +1,242 @@
+/**
+ * Tries a rule that is not stored: evaluates it over messages that arrived, with states of its own, and says what it would have done. The position at
+ * which it stopped is where the rule can begin, so that no message is evaluated twice or missed between the trial and the rule.
+ */
+import { formatPlace, placeAt } from '#api/consumers/index.ts'
+import type { Place } from '#api/consumers/index.ts'
+import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { refusedField } from '#core/errors/index.ts'
+import { LOG_START } from '#core/changelog/index.ts'
+import { newId } from '#core/ids.ts'
+import { Slots } from '#core/slots.ts'
+import { monotonicMs } from '#core/time.ts'
+import { compileDefinition } from './compile.ts'
+import type { CompiledRule } from './compile.ts'
+import { RuleIndex } from './engine/index.ts'
+import type { RuleEffect } from './engine/index.ts'
+import { textOf, valueOf, variablesOf } from './evaluation/effects.ts'
+import { Evaluation } from './evaluation/evaluation.ts'
+import type { Caused } from './evaluation/evaluation.ts'
+import { clientsOf, meetingsOf, readMessages } from './evaluation/meetings.ts'
+import { listChannels } from './evaluation/repository.ts'
+import type { ChannelRow } from './evaluation/repository.ts'
+import { DomainWindows } from './evaluation/windows.ts'
+import { fieldsOf } from './fields.ts'
+import { requireRights } from './rights.ts'
+import type { RightsDeps } from './rights.ts'
+import type { RuleTrial } from './schema.ts'
+
+/** Records of one trial. */
+export const MAX_TRIED = 100_000
+/** What it would have done is counted beyond these. */
+export const MAX_EVENTS = 1_000
+export const MAX_TRIED_SERIES = 100
+const MAX_REASONS = 10
+const DEFAULT_RANGE_SECONDS = 3_600
+/** A trial ends after this time with what it found. */
+const MAX_TRIAL_MS = 10_000
+/** Trials at a time in a process, and of one domain; others wait. */
+const MAX_TRIALS = { max: 4, share: 2, waitMs: 20_000, maxWaiting: 20 } as const
+
+export type TrialEvent = {
+  atMs: number
+  kind: RuleEffect['kind']
+  clientId: string
+  clientName: string
+  channelId: string
+  channelName: string
+  subtopic: string
+  name: string
+  value: unknown
+  text: string
+  cause: string
+}
+
+export type TrialSeries = Pick<
+  TrialEvent,
+  'clientId' | 'clientName' | 'channelId' | 'channelName' | 'subtopic' | 'name'
+> & { raised: number; repeated: number; cleared: number }
+
+export type TrialResult = {
+  fromSeconds: number
+  seen: number
+  matched: number
+  unmatchable: number
+  raised: number
+  cleared: number
+  series: TrialSeries[]
+  reasons: { reason: string; count: number }[]
+  events: TrialEvent[]
+  /** The position of the next message. */
+  next: string
+  /** Everything up to the end of the range was read. */
+  isComplete: boolean
+}
+
+export class Trials {
+  readonly #deps: RightsDeps & { database: Database; access: AccessPolicy }
+  readonly #slots = new Slots({ what: 'trials of rules', ...MAX_TRIALS })
+
+  constructor(deps: RightsDeps & { database: Database; access: AccessPolicy }) {
+    this.#deps = deps
+  }
+
+  /** Throws `malformed` and `forbidden` as the creation of the rule does. */
+  async try(caller: UserPrincipal, domainId: string, input: RuleTrial): Promise<TrialResult> {
+    const domain = await this.#deps.access.enter(caller, domainId)
+    domain.require('rule_read')
+    const { definition } = fieldsOf(input)
+    const compiled = compileDefinition(definition)
+    await requireRights(this.#deps, caller, domain.domainId, compiled)
+    const range = rangeOf(input)
+    const place = { ...LOG_START, message: 0 }
+    const rule = { ...compiled, key: 0, id: newId(), name: input.name ?? '', userKey: caller.key, place, definition }
+    const release = await this.#slots.take(domain.domainKey)
+    try {
+      return await this.#run(domain.domainKey, rule, range)
+    } finally {
+      release()
+    }
+  }
+
+  async #run(domainKey: number, rule: CompiledRule, range: Range): Promise<TrialResult> {
+    const { database } = this.#deps
+    const rows = await listChannels(database.db, domainKey, rule.filter.channels)
+    const channels = new Map(rows.map((row) => [row.key, row]))
+    const found = new Found(channels)
+    const index = new RuleIndex([rule], ({ filter }) => filter)
+    const evaluation = new Evaluation(
+      (caused) => found.take(caused),
+      (reason) => found.fail(reason),
+    )
+    const windows = DomainWindows.of([rule])
+    const endMs = monotonicMs() + MAX_TRIAL_MS
+    let place: Place = await placeAt(database.db, range.fromSeconds)
+    let isEnd = false
+    let seen = 0
+    while (!isEnd && seen < MAX_TRIED && monotonicMs() < endMs) {
+      const read = await database.transaction(async (tx) => {
+        const some = await readMessages(tx, { place, channels, index, until: undefined, toSeconds: range.toSeconds })
+        const messages = some.messages.filter(({ receivedAtSeconds }) => receivedAtSeconds >= range.fromSeconds)
+        const clients = await clientsOf(tx, domainKey, [rule], { messages, due: [] })
+        const meetings = meetingsOf(messages, index, clients)
+        const met = meetings.filter(({ rules }) => rules.length > 0)
+        await windows?.load(
+          tx,
+          met.map(({ sample }) => sample),
+          place,
+        )
+        for (const { sample, rules } of meetings) {
+          windows?.add(sample)
+          if (rules.length > 0) evaluation.meet(rule, sample, windows?.readerOf(rule, sample))
+        }
+        return some
+      })
+      ;({ place, isEnd } = read)
+      ;({ seen } = evaluation.countsOf(rule))
+    }
+    const nowMs = Math.min(Date.now(), range.toSeconds * 1000)
+    if (isEnd) for (const entry of evaluation.states) evaluation.pass(entry, nowMs)
+    const { matched, unmatchable, raised } = evaluation.countsOf(rule)
+    const { fromSeconds } = range
+    return {
+      fromSeconds,
+      seen,
+      matched,
+      unmatchable,
+      raised,
+      ...found.result(),
+      next: formatPlace(place),
+      isComplete: isEnd,
+    }
+  }
+}
+
+type Range = { fromSeconds: number; toSeconds: number }
+
+function rangeOf({ from, to }: RuleTrial): Range {
+  const secondsOf = (text: string, path: string) => {
+    const seconds = Date.parse(text) / 1000
+    if (!/^\d{4}-\d{2}-\d{2}T/.test(text) || !Number.isFinite(seconds))
+      throw refusedField(path, 'must be a time (RFC 3339)')
+    return seconds
+  }
+  const toSeconds = to === undefined || to === '' ? Infinity : secondsOf(to, '/to')
+  const fromSeconds =
+    from === undefined || from === ''
+      ? Math.min(Date.now() / 1000, toSeconds) - DEFAULT_RANGE_SECONDS
+      : secondsOf(from, '/from')
+  if (fromSeconds >= toSeconds) throw refusedField('/to', 'must be after `from`')
+  return { fromSeconds, toSeconds }
+}
+
+/** What a rule would have done. */
+class Found {
+  readonly #channels: ReadonlyMap<number, ChannelRow>
+  readonly #events: TrialEvent[] = []
+  readonly #series = new Map<string, TrialSeries>()
+  readonly #reasons = new Map<string, number>()
+  #cleared = 0
+
+  constructor(channels: ReadonlyMap<number, ChannelRow>) {
+    this.#channels = channels
+  }
+
+  take(caused: Caused): void {
+    const { series, effect } = caused
+    const channelName = (key: number) => this.#channels.get(key)?.name ?? ''
+    const known = {
+      channelId: (key: number) => this.#channels.get(key)?.id ?? '',
+      channelName,
+      client: () => undefined,
+    }
+    const variables = variablesOf(caused, known)
+    const of = {
+      clientId: series.publisherId,
+      clientName: variables.client.name,
+      channelId: known.channelId(series.channelKey),
+      channelName: channelName(series.channelKey),
+      subtopic: series.subtopic,
+      name: series.name,
+    }
+    this.#count(of, effect.kind)
+    if (effect.kind === 'repeat' || this.#events.length >= MAX_EVENTS) return
+    this.#events.push({
+      ...of,
+      atMs: effect.atMs,
+      kind: effect.kind,
+      value: valueOf(variables),
+      text: effect.kind === 'clear' ? '' : textOf(caused, variables),
+      cause: effect.cause,
+    })
+  }
+
+  fail(reason: string): void {
+    if (this.#reasons.size < MAX_REASONS || this.#reasons.has(reason))
+      this.#reasons.set(reason, (this.#reasons.get(reason) ?? 0) + 1)
+  }
+
+  result(): Pick<TrialResult, 'events' | 'series' | 'reasons' | 'cleared'> {
+    return {
+      cleared: this.#cleared,
+      series: [...this.#series.values()],
+      reasons: [...this.#reasons].map(([reason, count]) => ({ reason, count })),
+      events: this.#events,
+    }
+  }
+
+  #count(of: Omit<TrialSeries, 'raised' | 'repeated' | 'cleared'>, kind: RuleEffect['kind']): void {
+    if (kind === 'clear') this.#cleared++
+    const key = JSON.stringify([of.clientId, of.channelId, of.subtopic, of.name])
+    let counts = this.#series.get(key)
+    if (counts === undefined) {
+      if (this.#series.size >= MAX_TRIED_SERIES) return
+      this.#series.set(key, (counts = { ...of, raised: 0, repeated: 0, cleared: 0 }))
+    }
+    if (kind === 'raise') counts.raised++
+    else if (kind === 'repeat') counts.repeated++
+    else counts.cleared++
+    if (of.clientName !== '') counts.clientName = of.clientName
+  }
+}
