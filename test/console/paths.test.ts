@@ -31,6 +31,8 @@ test('the addresses of the console are these', () => {
       "messages: /d/D/channels/E/messages?0=F",
       "alarms: /d/D/alarms?0=E",
       "alarm: /d/D/alarms/E",
+      "rules: /d/D/rules",
+      "rule: /d/D/rules/E",
       "consumers: /d/D/consumers",
       "consumer: /d/D/consumers/E/F",
       "boards: /d/D/boards",

@@ -210,9 +210,9 @@ function About({ domain, alarm }: OfAlarm) {
           ['Condition', <code key="condition">{alarm.condition}</code>],
           [
             'Rule',
-            <span key="rule" dir="auto">
+            <Link key="rule" dir="auto" to={paths.rule(domain, alarm.rule_id)}>
               {alarm.rule_name}
-            </span>,
+            </Link>,
           ],
           ['Client', <AlarmClient key="client" domain={domain} alarm={alarm} />],
           [

@@ -81,7 +81,9 @@ export function Alarms() {
   return (
     <>
       <div className="page-head">
-        <h1 className="grow">Alarms</h1>
+        <h1>Alarms</h1>
+      </div>
+      <div className="row scroll-x">
         <Segments label="Status" value={status} options={STATUSES} onChange={setStatus} />
       </div>
       <Filters fields={FIELDS} placeholder="Filter by text, rule, client or name" />
@@ -198,6 +200,7 @@ const columnsOf = (domain: string) =>
       key: 'status',
       title: 'Status',
       width: '122px',
+      isMinor: true,
       cell: (alarm: Alarm) => <AlarmStatusState alarm={alarm} />,
     },
     {
@@ -226,7 +229,6 @@ const columnsOf = (domain: string) =>
       key: 'raised',
       title: 'Raised',
       width: '90px',
-      isMinor: true,
       cell: ({ first_at: at }: Alarm) => <Time at={at} />,
     },
   ] as const
