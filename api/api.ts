@@ -357,7 +357,11 @@ async function messageRoutes(
   app: HttpApp,
   life: Lifecycle,
   { infrastructure }: ApiOptions,
-  { parts: { identity, devices, messages, provisioning, consumers, rules }, answers: { streamed, views }, mqttServer }: Served,
+  {
+    parts: { identity, devices, messages, provisioning, consumers, rules },
+    answers: { streamed, views },
+    mqttServer,
+  }: Served,
 ): Promise<void> {
   const { database, streams } = infrastructure
   const { access, journal, tokens, quotas } = identity

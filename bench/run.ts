@@ -30,6 +30,7 @@ import { benchNodes } from './nodes.ts'
 import { benchProcesses } from './processes.ts'
 import { benchProvision } from './provision.ts'
 import { benchReader } from './reader.ts'
+import { benchRules } from './rules.ts'
 import { benchSandbox } from './sandbox.ts'
 import { benchSoak } from './soak.ts'
 import { benchStart } from './start.ts'
@@ -66,6 +67,7 @@ const BENCHES = {
   backlog: benchBacklog,
   effects: benchEffects,
   fleet: benchFleet,
+  rules: benchRules,
   sandbox: benchSandbox,
   modules: benchModules,
   languages: benchLanguages,

@@ -297,6 +297,15 @@ describe('the work of an evaluation', () => {
   })
 })
 
+it.each([
+  'timestamp("9999-12-31T23:59:59Z") + duration("1s")',
+  'timestamp("0001-01-01T00:00:00Z") - duration("1s")',
+  'time + duration(json)',
+  'duration("300000000000s") + duration("300000000000s")',
+])('times and durations stay within 10000 years: %s', (source) => {
+  expect(failure(source, { json: '999999999999h' })).toMatch(/^a (time is not within|duration exceeds)/)
+})
+
 describe('numbers', () => {
   it.each([
     '9223372036854775807 + 1',

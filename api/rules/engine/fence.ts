@@ -25,6 +25,10 @@ const STEPS_OF_ERROR = 10
 
 const MAX_INT = 2n ** 63n - 1n
 const MIN_INT = -(2n ** 63n)
+/** As the language defines them for timestamps and durations. */
+const MIN_TIME_MS = Date.parse('0001-01-01T00:00:00Z')
+const MAX_TIME_MS = Date.parse('9999-12-31T23:59:59.999Z')
+const MAX_DURATION_SECONDS = 315_576_000_000n
 
 /** Names through which JavaScript leads from a value to the program. The library does not follow them; a rule has no use for them. */
 const PROTOTYPE_NAMES: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype'])
@@ -222,7 +226,9 @@ function countShallow(value: unknown): unknown {
 
 function countDeep(value: unknown): unknown {
   countShallow(value)
-  if (typeof value === 'object' && value !== null) for (const item of Object.values(value)) countDeep(item)
+  if (typeof value !== 'object' || value === null) return value
+  if (Array.isArray(value)) for (const item of value) countDeep(item)
+  else for (const item of Object.values(value)) countDeep(item)
   return value
 }
 
@@ -234,11 +240,27 @@ const countItems = (stepsOfItem: number) => (value: unknown) => {
   return value
 }
 
-function requireInt(value: unknown): unknown {
-  if (typeof value === 'bigint' && (value > MAX_INT || value < MIN_INT))
-    throw new EvaluationFailure('an integer exceeds 64 bits')
+/** The library checks its results only partly. */
+function requireRange(value: unknown): unknown {
+  if (typeof value === 'bigint') {
+    if (value > MAX_INT || value < MIN_INT) throw new EvaluationFailure('an integer exceeds 64 bits')
+  } else if (value instanceof Date) {
+    const timeMs = value.getTime()
+    if (!(timeMs >= MIN_TIME_MS && timeMs <= MAX_TIME_MS))
+      throw new EvaluationFailure('a time is not within the years 1 to 9999')
+  } else if (isDuration(value) && (value.seconds > MAX_DURATION_SECONDS || value.seconds < -MAX_DURATION_SECONDS)) {
+    throw new EvaluationFailure('a duration exceeds 10000 years')
+  }
   return value
 }
+
+/** The library does not export the class of durations. */
+export const isDuration = (value: unknown): value is { seconds: bigint } =>
+  typeof value === 'object' &&
+  value !== null &&
+  'nanos' in value &&
+  'seconds' in value &&
+  typeof value.seconds === 'bigint'
 
 const DECIMAL = /^[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,4})?$/
 const DURATION = /^[+-]?(\d{1,12}(\.\d{1,9})?(ns|us|ms|s|m|h))+$/
@@ -319,10 +341,17 @@ const FIXED_SIZE: ReadonlySet<string> = new Set([
   'google.protobuf.Timestamp',
   'google.protobuf.Duration',
 ])
-const isOfFixedSize = (node: SyntaxNode): boolean => FIXED_SIZE.has(node.checkedType?.name ?? '')
+const isOfFixedSize = (node: SyntaxNode): boolean =>
+  FIXED_SIZE.has(node.checkedType?.name ?? '') ||
+  (node.op === 'list' && childrenOf(node).every(({ op }) => op === 'value'))
 
 function watchSizes(nodes: readonly SyntaxNode[], look: (value: unknown) => unknown): void {
   for (const node of nodes) if (!isOfFixedSize(node)) watch(node, look)
+}
+
+/** The range of a double is its own. */
+function watchRange(node: SyntaxNode): void {
+  if (node.checkedType?.name !== 'double' && node.checkedType?.name !== 'string') watch(node, requireRange)
 }
 
 /** Lets the checked tree of a source count its steps. */
@@ -345,9 +374,11 @@ function limitNode(node: SyntaxNode, stepsOfError: number, isRepeated: boolean):
   }
   for (const child of childrenOf(node)) limitNode(child, stepsOfError, isRepeated)
   if (call !== undefined) limitCall(node, call)
-  else if (node.op === '+') watchSizes(node.args as SyntaxNode[], countShallow)
-  else if (node.op === '==' || node.op === '!=' || node.op === 'in') watchSizes(node.args as SyntaxNode[], countDeep)
-  else if ((node.op === '-_' || node.op === '/') && node.checkedType?.name !== 'double') watch(node, requireInt)
+  else if (node.op === '+') {
+    watchSizes(node.args as SyntaxNode[], countShallow)
+    watchRange(node)
+  } else if (node.op === '==' || node.op === '!=' || node.op === 'in') watchSizes(node.args as SyntaxNode[], countDeep)
+  else if (node.op === '-_' || node.op === '-' || node.op === '/') watchRange(node)
   else if (isRepeated && (node.op === '||' || node.op === '&&')) {
     watchErrors((node.args as [SyntaxNode])[0], stepsOfError)
   }
@@ -357,7 +388,7 @@ function limitCall(node: SyntaxNode, { name, receiver, args }: Call): void {
   const accepts = Object.hasOwn(TEXT_FORMS, name) ? TEXT_FORMS[name] : undefined
   if (accepts !== undefined) for (const arg of args) watch(arg, requireForm(name, accepts))
   watchSizes(receiver === undefined ? args : [receiver, ...args], countShallow)
-  if (name === 'int') watch(node, requireInt)
+  if (name === 'int' || name === 'duration') watchRange(node)
   else if (receiver !== undefined && (name === 'lowerAscii' || name === 'upperAscii'))
     foldAsciiOnly(node, receiver, name)
 }

@@ -57,6 +57,10 @@ describe('a text', () => {
     expect(text(source)).toBe(result)
   })
 
+  it('has durations in seconds', () => {
+    expect(text('{{ duration("1h30m") }} {{ duration("-1.5s") }} {{ time - time }}')).toBe('5400s -1.5s 0s')
+  })
+
   it('has a gap where a record has no value', () => {
     expect(text('[{{ string_value }}] [{{ json.a }}] [{{ 1 / 0 }}]')).toBe('[] [] []')
   })

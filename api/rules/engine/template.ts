@@ -5,6 +5,7 @@
 import { formatTime } from '#core/time.ts'
 import { EvaluationFailure, ExpressionError } from './expression-error.ts'
 import { compileExpression } from './expression.ts'
+import { isDuration } from './fence.ts'
 import type { Expression } from './expression.ts'
 import { RuleClient } from './variables.ts'
 import type { RuleVariables } from './variables.ts'
@@ -175,7 +176,8 @@ function formatValue(value: unknown): string {
   if (typeof value === 'string') return value
   if (typeof value !== 'object') return String(value as number | bigint | boolean)
   if (isPlain(value)) return JSON.stringify(value, jsonField)
-  // A duration, or the name of a type.
+  // The library writes -1.5s as -10.5s.
+  if (isDuration(value)) return `${Number(value) / 1000}s`
   return (value as { toString(): string }).toString()
 }
 

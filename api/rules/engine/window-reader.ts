@@ -7,7 +7,7 @@ export type WindowRequest = {
   function: WindowFunction
   /** The name of another series of the same client, channel and subtopic; undefined for the series of the record. */
   series: string | undefined
-  /** The newest value is not bounded by a time: undefined for `last`. */
+  /** Undefined for `last`, which is the newest value of at most `MAX_WINDOW_MS`. */
   durationMs: number | undefined
 }
 

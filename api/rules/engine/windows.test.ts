@@ -14,8 +14,13 @@ function storeOf(
   const { windowTime = 'message', keepMs = 5 * MINUTE_MS } = options
   const store = new WindowStore(windowTime, keepMs)
   for (const [timeMs, value, arrivalMs = timeMs] of values) store.add(KEY, { timeMs, arrivalMs, value })
-  const read = (wanted: WindowFunction, endMs: number, durationMs: number | undefined = keepMs, series?: string) =>
-    store.reader(KEY, { timeMs: endMs, arrivalMs: endMs }).read({ function: wanted, series, durationMs })
+  /** The window is the longest one, except for `last`. */
+  const read = (
+    wanted: WindowFunction,
+    endMs: number,
+    durationMs = wanted === 'last' ? undefined : keepMs,
+    series?: string,
+  ) => store.reader(KEY, { timeMs: endMs, arrivalMs: endMs }).read({ function: wanted, series, durationMs })
   return { store, read }
 }
 
@@ -139,25 +144,36 @@ describe('limits', () => {
     expect(read('count', MAX_WINDOW_VALUES, MAX_WINDOW_VALUES + 1)).toBe(MAX_WINDOW_VALUES)
   })
 
-  it('drop what is older than the longest window', () => {
-    const { read } = storeOf(
-      [
-        [0, 1],
-        [1000, 2],
-        [400_000, 3],
-      ],
-      { keepMs: 300_000 },
-    )
-    expect(read('count', 1000)).toBe(0)
-    expect(read('count', 400_000)).toBe(1)
+  it('drop what is older than the longest window, but not the newest value', () => {
+    const hour = 60 * MINUTE_MS
+    const { store, read } = storeOf([
+      [0, 1],
+      [1000, 2],
+      [hour, 3],
+    ])
+    expect(store.keptMs).toBe(15 * MINUTE_MS)
+    // Of the old values, the newest is kept.
+    expect([read('count', 1000), read('count', hour)]).toEqual([1, 1])
+    expect([read('last', 2 * hour, undefined), read('count', 2 * hour)]).toEqual([3, 0])
+    expect(read('last', 25 * hour, undefined)).toBeUndefined()
+  })
+
+  it('keep values longer than the longest window, for messages that are late', () => {
+    const { read } = storeOf([
+      [0, 1, 0],
+      [MINUTE_MS, 2, MINUTE_MS],
+      [12 * MINUTE_MS, 3, 12 * MINUTE_MS],
+    ])
+    expect(read('mean', 2 * MINUTE_MS)).toBe(1.5)
   })
 
   it('forget series without values', () => {
-    const { store } = storeOf([[1000, 4]], { keepMs: 5000 })
+    const { store } = storeOf([[1000, 4]])
     store.add({ ...KEY, name: 'fan' }, { timeMs: 4000, arrivalMs: 4000, value: 7 })
-    store.prune(5999)
+    const dayMs = 24 * 60 * MINUTE_MS
+    store.prune(dayMs + 10 * MINUTE_MS + 999)
     expect(store.size).toBe(2)
-    store.prune(6000)
+    store.prune(dayMs + 10 * MINUTE_MS + 1000)
     expect(store.size).toBe(1)
   })
 })

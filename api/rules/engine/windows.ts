@@ -8,13 +8,17 @@
  *   with later times are not part of its window. Evaluations that are done are not repeated when a late value arrives.
  * - `arrival`: values are ordered as they arrived, whatever their own times are. Clocks of devices do not matter.
  *
- * A value is dropped when it is outside of the kept duration of the newest arrival, by its arrival and by its time, before or after it: a device
- * whose clock was wrong by years has right windows as soon as its clock is right. Of more than `MAX_WINDOW_VALUES` values of a series, the
+ * A value is dropped when it is farther than the kept duration from the last one, by its arrival and by its time, before or after it: a device
+ * whose clock was wrong by years has right windows as soon as its clock is right. The kept duration is the longest window and `LATENESS_MS`, so
+ * windows are complete for messages whose times are wrong by at most half of that, or all by the same. Of more than `MAX_WINDOW_VALUES` values of a series, the
  * farthest from the last one are dropped, so a longer window covers fewer values.
  */
+import { MAX_WINDOW_MS } from './window-reader.ts'
 import type { WindowFunction, WindowReader } from './window-reader.ts'
 
 export const MAX_WINDOW_VALUES = 10_000
+/** How much longer than the longest window values are kept, for messages that are late or early. */
+const LATENESS_MS = 10 * 60_000
 /** Dropped places at the beginning of the arrays are reused when there are as many. */
 const COMPACT_PLACES = 1024
 
@@ -103,7 +107,8 @@ class SeriesValues {
     const isOld = (place: number) =>
       (this.#arrivals[place] as number) <= this.#newestArrivalMs - keepMs &&
       Math.abs((this.#times[place] as number) - lastMs) >= keepMs
-    while (isOld(this.#first)) this.#first++
+    // The newest of the old values is read by `last`, for records that are late.
+    while (isOld(this.#first) && isOld(this.#first + 1)) this.#first++
     while (isOld(this.#times.length - 1)) this.#dropNewest()
     if (this.#times.length - this.#first > MAX_WINDOW_VALUES) {
       const before = lastMs - (this.#times[this.#first] as number)
@@ -129,18 +134,18 @@ class SeriesValues {
 const idOf = ({ client, channel, subtopic, name }: SeriesKey) => `${client}\n${channel}\n${subtopic}\n${name}`
 
 /**
- * The series of rules with one kind of time. It is rebuilt by adding the stored values of the kept duration in the order of their arrival; values
- * that are added in another order are accepted too.
+ * The series of rules with one kind of time. It is rebuilt by adding the stored values of the kept duration, and the newest before it, in the order
+ * of their arrival.
  */
 export class WindowStore {
   readonly #windowTime: WindowTime
-  readonly #keepMs: number
   readonly #series = new Map<string, SeriesValues>()
+  /** For so long before the newest arrival, values are kept, and are added when the series are rebuilt; the newest value is always kept. */
+  readonly keptMs: number
 
-  /** `keepMs` is the longest window that is asked for. */
-  constructor(windowTime: WindowTime, keepMs: number) {
+  constructor(windowTime: WindowTime, longestMs: number) {
     this.#windowTime = windowTime
-    this.#keepMs = keepMs
+    this.keptMs = longestMs + LATENESS_MS
   }
 
   /** The number of series. */
@@ -153,7 +158,7 @@ export class WindowStore {
     const id = idOf(key)
     let series = this.#series.get(id)
     if (series === undefined) this.#series.set(id, (series = new SeriesValues()))
-    series.add(this.#timeOf(sample), sample.arrivalMs, sample.value, this.#keepMs)
+    series.add(this.#timeOf(sample), sample.arrivalMs, sample.value, this.keptMs)
   }
 
   /** Answers the windows of the record of series `key` at these times. */
@@ -163,14 +168,15 @@ export class WindowStore {
       read: ({ function: wanted, series, durationMs }) => {
         const values = this.#series.get(idOf(series === undefined ? key : { ...key, name: series }))
         if (values === undefined) return wanted === 'count' ? 0 : undefined
-        return values.read(wanted, endMs, durationMs ?? this.#keepMs)
+        return values.read(wanted, endMs, durationMs ?? MAX_WINDOW_MS)
       },
     }
   }
 
-  /** Forgets series without a value since the kept duration. */
+  /** Forgets series without a value since the longest window that there is: the newest value is read by `last` until then. */
   prune(nowMs: number): void {
-    for (const [id, series] of this.#series) if (series.newestArrivalMs <= nowMs - this.#keepMs) this.#series.delete(id)
+    const sinceMs = nowMs - MAX_WINDOW_MS - LATENESS_MS
+    for (const [id, series] of this.#series) if (series.newestArrivalMs <= sinceMs) this.#series.delete(id)
   }
 
   #timeOf({ timeMs, arrivalMs }: Pick<SeriesSample, 'timeMs' | 'arrivalMs'>): number {

@@ -1,0 +1,93 @@
+// docs/guides/rules.md, What a rule has done
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
+import { newMember, revokeRoles } from '../api/support.ts'
+import type { Tenant } from '../api/support.ts'
+import { until } from '../harness/until.ts'
+import { expectStatus } from './consumers-support.ts'
+import { alarmsOf, newRule, sendValue, showRule, untilSeen } from './rules-support.ts'
+import type { RuleBody } from './rules-support.ts'
+import { startPlant } from './support.ts'
+import type { Device, Plant } from './support.ts'
+
+let plant: Plant
+let device: Device
+let channel: string
+
+beforeAll(async () => {
+  plant = await startPlant({ ruleTimes: { intervalMs: 20 } })
+  device = await plant.newDevice()
+  channel = await plant.newChannel()
+  await plant.connect(device, channel)
+})
+afterAll(() => plant[Symbol.asyncDispose]())
+
+const tenant = () => ({ user: plant.owner, call: plant.owner.call, domainId: plant.domainId }) as unknown as Tenant
+const hot = () => ({ source: { type: 'messages', channels: [channel] }, condition: 'value > 30.0' })
+const rules = () => `/${plant.domainId}/rules`
+
+describe('the rights of a rule', () => {
+  test('are those of who made it: what he may not read, it does not read', async () => {
+    const { call } = await newMember(plant.api, tenant(), ['read', 'rule_create', 'rule_read'])
+    const refused = await call('POST', rules(), { name: 'blind', ...hot() })
+    expect(refused.status).toBe(403)
+    expect((await call('POST', `${rules()}/try`, hot())).status).toBe(403)
+    const all = await call('POST', rules(), { name: 'blind', ...hot(), source: { type: 'messages' } })
+    expect(all.status).toBe(403)
+  })
+
+  test('that are lost pause it at its place, and it goes on there with the rights of who enables it', async () => {
+    const member = await newMember(plant.api, tenant(), [
+      'read',
+      'rule_create',
+      'rule_read',
+      'channel_subscribe',
+      'channel_read',
+    ])
+    const rule = expectStatus(
+      201,
+      await member.call('POST', rules(), { name: 'of a member', ...hot() }),
+    ).json<RuleBody>()
+    const witness = await newRule(plant, hot())
+    await sendValue(plant, device, channel, 31)
+    await untilSeen(plant, rule.id, 1)
+    const { domainId } = plant
+    await revokeRoles(plant.api, member.user.id, { type: 'domain', domainId, id: domainId })
+    await sendValue(plant, device, channel, 32)
+    await sendValue(plant, device, channel, 33)
+    await untilSeen(plant, witness.id, 3)
+    const paused = await until(async () => {
+      const shown = await showRule(plant, rule.id)
+      return shown.paused === undefined ? undefined : shown
+    }, 'the rule is paused')
+    expect(paused).toMatchObject({ seen: 1, status: 'enabled' })
+    expect(paused.paused?.reason).not.toBe('')
+    expectStatus(200, await plant.owner.call('POST', `${rules()}/${rule.id}/enable`, {}))
+    expect(await untilSeen(plant, rule.id, 3)).toMatchObject({ seen: 3, matched: 3, raised: 1 })
+    expect(await alarmsOf(plant, rule.id)).toMatchObject([{ count: 3, value: 33 }])
+  })
+})
+
+test('a rule starts a task with the record that it found, once for each message', async () => {
+  const { db } = plant.api.database
+  const task = newId()
+  await sql`INSERT INTO tasks (id, domain_key, domain_id, name, inputs, env, labels, priority, timeout_ms, memory_limit_bytes, backoff_ms, on_lost, metadata)
+    SELECT ${task}::uuid, key, id, 'task', '[]', '{}', '{}', 0, 1000, 65536, 0, 'requeue', '{}' FROM domains WHERE id = ${plant.domainId}::uuid`.execute(
+    db,
+  )
+  const rule = await newRule(plant, { ...hot(), actions: [{ type: 'start', task, on: ['raise', 'repeat'] }] })
+  expect(rule.named).toContainEqual({ type: 'task', id: task, name: 'task' })
+  for (const value of [20, 41, 42]) await sendValue(plant, device, channel, value)
+  expect(await untilSeen(plant, rule.id, 3)).toMatchObject({ matched: 2, acted: 2 })
+  type Message = { channel_id: string; publisher: string; records: { n: string; v: number }[] }
+  const { rows } = await sql<{ message: Message; origin: string }>`SELECT m.message, m.origin FROM task_messages m
+    JOIN tasks t ON t.key = m.task_key WHERE t.id = ${task}::uuid ORDER BY m.key`.execute(db)
+  expect(rows.map(({ message }) => message.records.map(({ v }) => v))).toEqual([[41], [42]])
+  expect(rows[0]?.message).toMatchObject({ channel_id: channel, publisher: device.id })
+  expect(rows[0]?.origin).toMatch(/^message \d+\/\d+ rule /)
+  await sql`DELETE FROM tasks WHERE id = ${task}::uuid`.execute(db)
+  await sendValue(plant, device, channel, 43)
+  await untilSeen(plant, rule.id, 4)
+  expect((await showRule(plant, rule.id)).last_error?.reason).toMatch(/was deleted/)
+})
