@@ -34,6 +34,10 @@ export const paths = {
     `${one(domain, 'channels', channel)}${queryOf({ series })}`,
   messages: (domain: string, channel: string, filters: Record<string, string> = {}) =>
     `${one(domain, 'channels', channel, 'messages')}${queryOf(filters)}`,
+  alarms: (domain: string, filters: Record<string, string> = {}) => inDomain(domain, `/alarms${queryOf(filters)}`),
+  alarm: (domain: string, id: string) => one(domain, 'alarms', id),
+  rules: (domain: string) => inDomain(domain, '/rules'),
+  rule: (domain: string, id: string) => one(domain, 'rules', id),
   consumers: (domain: string) => inDomain(domain, '/consumers'),
   consumer: (domain: string, id: string, tab?: string) => one(domain, 'consumers', id, tab),
   boards: (domain: string) => inDomain(domain, '/boards'),

@@ -12,6 +12,7 @@ import { Dialog, Toasts } from '../design/layers.tsx'
 import { paths } from '../paths.ts'
 import { useKeys } from './keyboard.ts'
 import { SECTIONS } from './navigation.ts'
+import { OpenAlarms } from './open-alarms.tsx'
 import { Palette } from './palette.tsx'
 import { SessionDialog } from './session-dialog.tsx'
 import { useSession } from './session.ts'
@@ -139,6 +140,7 @@ function Navigation({ domain }: { domain: string }) {
                 >
                   <Icon name={link.icon} />
                   {link.name}
+                  {link.hasOpenAlarms === true ? <OpenAlarms domain={domain} /> : null}
                 </Link>
               ))}
             </div>

@@ -8,6 +8,8 @@ export type NavigationLink = {
   readonly key: string
   readonly to: (domain: string) => string
   readonly isExact?: boolean
+  /** It shows the number of open alarms. */
+  readonly hasOpenAlarms?: boolean
 }
 
 export const SECTIONS: readonly { readonly name: string; readonly links: readonly NavigationLink[] }[] = [
@@ -17,6 +19,8 @@ export const SECTIONS: readonly { readonly name: string; readonly links: readonl
     links: [
       { name: 'Channels', icon: 'channel', key: 'h', to: paths.channels },
       { name: 'Consumers', icon: 'consumer', key: 'q', to: paths.consumers },
+      { name: 'Alarms', icon: 'alarm', key: 'l', to: (domain) => paths.alarms(domain), hasOpenAlarms: true },
+      { name: 'Rules', icon: 'rule', key: 'y', to: paths.rules },
       { name: 'Boards', icon: 'dashboard', key: 'b', to: paths.boards },
       { name: 'Clients', icon: 'client', key: 'c', to: paths.clients },
       { name: 'Connections', icon: 'connection', key: 'n', to: paths.connections },

@@ -842,6 +842,7 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     let channel: string
     let worker: { id: string; name: string }
     let [group, task, run, workflow, refused, subscription, board, consumer] = ['', '', '', '', '', '', '', '']
+    let [alarm, rule] = ['', '']
     beforeAll(async () => {
       domain = await newDomain('Accessible')
       const { workers } = await api<{ workers: (typeof worker)[] }>('GET', '/workers')
@@ -881,7 +882,19 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
       const taken = await api<{ messages: { position: string }[] }>('GET', `/${domain}/consumers/${consumer}/messages`)
       // A dead letter, and a message that waits.
       await api('POST', `/${domain}/consumers/${consumer}/nack`, { positions: [taken.messages[0]?.position] })
+      const warm = {
+        name: 'too warm',
+        source: { type: 'messages', channels: [channel], names: ['temperature'] },
+        condition: 'value > 20.0',
+        clear_when: 'value < 18.0',
+        actions: [{ type: 'alarm' }, { type: 'publish', channel, subtopic: 'warm' }, { type: 'start', task }],
+      }
+      rule = (await api<{ id: string }>('POST', `/${domain}/rules`, warm)).id
       await api('POST', `/m/${domain}/c/${channel}`, [{ n: 'temperature', u: 'Cel', v: 21 }])
+      alarm = await until(async () => {
+        const { alarms } = await api<{ alarms: { id: string }[] }>('GET', `/${domain}/alarms`)
+        return alarms[0]?.id
+      }, 'the alarm')
       const series = [{ publisher: '', name: 'temperature', unit: 'Cel' }]
       const tiles = ['chart', 'value', 'gauge', 'state'].map((kind) => ({ kind, title: kind, channel, series }))
       const content = { range: '1h', tiles: [...tiles, { kind: 'text', title: 'note', text: 'Call 112' }] }
@@ -906,6 +919,11 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
       [`/d/${domain}/channels/${channel}/clients`, 'heat'],
       [`/d/${domain}/channels/${channel}/about`, 'heat'],
       [`/d/${domain}/channels/${channel}/consumers`, 'heat'],
+      [`/d/${domain}/alarms`, 'Alarms'],
+      [`/d/${domain}/alarms/${alarm}`, 'too warm'],
+      [`/d/${domain}/rules`, 'Rules'],
+      [`/d/${domain}/rules?create=1`, 'New rule'],
+      [`/d/${domain}/rules/${rule}`, 'too warm'],
       [`/d/${domain}/consumers`, 'Consumers'],
       [`/d/${domain}/consumers?create=1`, 'New consumer'],
       [`/d/${domain}/consumers/${consumer}`, 'readings'],

@@ -900,6 +900,189 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     await seen('No consumers yet')
   })
 
+  test('alarms: acknowledged and taken back, assigned, commented, cleared and deleted', async () => {
+    const domain = await newDomain('Alarmed')
+    const steam = await made(`/${domain}/channels`, { name: 'steam' })
+    await made(`/${domain}/rules`, {
+      name: 'heat',
+      source: { type: 'messages', channels: [steam] },
+      condition: 'value > 30.0',
+    })
+    await publish(domain, steam, [{ n: 'a', v: 31 }])
+    await visitor.go(`/d/${domain}/alarms`)
+    await page.getByRole('grid', { name: 'Alarms' }).getByRole('link', { name: 'heat' }).click()
+    await headed('heat')
+    const alarm = /\/alarms\/([^/?]+)/.exec(page.url())?.[1] ?? ''
+    type Alarm = { status: string; assignee_id?: string; comments: number }
+    const shown = async () => await api<Alarm>('GET', `/${domain}/alarms/${alarm}`)
+    const change = 'rooms/messages/alarms/change.ts PATCH /{domain_id}/alarms/{alarm_id}'
+    const history = page.getByRole('list', { name: 'History' })
+    await press(change, () => button('Acknowledge').click())
+    await history.getByText('acknowledged it').waitFor()
+    expect(await shown()).toMatchObject({ status: 'acknowledged' })
+    await press(change, () => button('Take back').click())
+    await history.getByText('took the acknowledgement back').waitFor()
+    expect(await shown()).toMatchObject({ status: 'active' })
+
+    // Who may not read alarms of the domain gets none, and the server says so at the field.
+    const stranger = await newUser('stranger')
+    await page.route(`**/domains/${domain}/users?*`, async (route) => {
+      const response = await route.fetch()
+      const json = (await response.json()) as { users: object[] }
+      json.users.push({ id: stranger, credentials: { username: 'stranger' } })
+      await route.fulfill({ response, json })
+    })
+    await button('Assign').click()
+    await dialog().getByLabel('User').selectOption({ label: 'stranger' })
+    await button('Assign', dialog()).click()
+    await dialog()
+      .getByText(/may read alarms of the domain/)
+      .waitFor()
+    await dialog().getByLabel('User').selectOption({ label: 'You' })
+    await press(change, () => confirm('Assign'))
+    await history.getByText('assigned it to admin').waitFor()
+    await button('Assign').click()
+    await dialog().getByLabel('User').selectOption({ label: 'Nobody' })
+    await press(change, () => confirm('Assign'))
+    await history.getByText('assigned it to nobody').waitFor()
+    expect((await shown()).assignee_id).toBeUndefined()
+
+    expect(await button('Add comment').getAttribute('title')).toBe('Write a comment first')
+    await page.getByLabel('Comment').fill('the valve is open')
+    await press(change, () => button('Add comment').click())
+    await history.getByText('the valve is open').waitFor()
+    expect(await page.getByLabel('Comment').inputValue()).toBe('')
+    await button('Clear').click()
+    await press(change, () => confirm('Clear alarm'))
+    await history.getByText('cleared it').waitFor()
+    expect(await shown()).toMatchObject({ status: 'cleared', comments: 1 })
+    for (const name of ['Acknowledge', 'Assign', 'Clear']) expect(await button(name).count(), name).toBe(0)
+    await page.getByLabel('Comment').fill('it is closed')
+    await press(change, () => button('Add comment').click())
+    await history.getByText('it is closed').waitFor()
+
+    await menu('Delete')
+    await press('rooms/messages/alarms/alarm.tsx DELETE /{domain_id}/alarms/{alarm_id}', () => confirm('Delete alarm'))
+    await headed('Alarms')
+    await seen('No open alarms')
+    const { total } = await api<{ total: number }>('GET', `/${domain}/alarms`)
+    expect(total).toBe(0)
+  })
+
+  test('rules: created, disabled, enabled, changed and deleted; a fault of an expression and a pause are explained', async () => {
+    const domain = await newDomain('Ruled')
+    const steam = await made(`/${domain}/channels`, { name: 'steam' })
+    const water = await made(`/${domain}/channels`, { name: 'water' })
+    await visitor.go(`/d/${domain}/rules`)
+    await seen('No rules yet')
+    await button('New rule').click()
+    await dialog().getByLabel('Name', { exact: true }).fill('heat')
+    await dialog().getByLabel('Add a channel').selectOption({ label: 'steam' })
+    await dialog().getByLabel('Names').fill('a, b')
+    await dialog().getByLabel('Condition').fill('value >\n  limit')
+    await dialog().getByLabel('Severity').selectOption('major')
+    await dialog().getByLabel('Text of the alarm').fill('{{ name }} is hot')
+    await button('Add an action', dialog()).click()
+    const submit = button('Create rule', dialog())
+    expect(await submit.getAttribute('title')).toBe('Choose the channel first')
+    await dialog().getByLabel('Publishes to').selectOption({ label: 'water' })
+    await dialog().getByLabel('Subtopic of the message').fill('hot')
+    await dialog().getByLabel('when it ends').check()
+    // The place of the fault is at the field, and so is what is wrong with the others.
+    await submit.click()
+    await dialog()
+      .getByText(/^Condition is invalid at line 2, column 3: /)
+      .waitFor()
+    expect(await dialog().getByLabel('Condition').getAttribute('aria-invalid')).toBe('true')
+    await dialog().getByLabel('Condition').fill('value > 30.0')
+    await dialog().getByLabel('Cooldown').fill('soon')
+    await submit.click()
+    await dialog()
+      .getByText(/^Cooldown /)
+      .waitFor()
+    await dialog().getByLabel('Cooldown').fill('')
+    await dialog().getByLabel('Text of the alarm').fill('{{ name ')
+    await submit.click()
+    await dialog()
+      .getByText(/^Text of the alarm is invalid at line 1, column \d+: /)
+      .waitFor()
+    await dialog().getByLabel('Text of the alarm').fill('{{ name }} is hot')
+    await press('rooms/messages/rules/rules.tsx POST /{domain_id}/rules', () => confirm('Create rule'))
+    await headed('heat')
+    const rule = /\/rules\/([^/?]+)/.exec(page.url())?.[1] ?? ''
+    type Stored = { status: string; seen: number; actions: object[]; source: object; paused?: object }
+    const stored = async () => await api<Stored>('GET', `/${domain}/rules/${rule}`)
+    const created = await stored()
+    expect(created).toMatchObject({
+      name: 'heat',
+      severity: 'major',
+      source: { type: 'messages', channels: [steam], names: ['a', 'b'] },
+      condition: 'value > 30.0',
+      actions: [
+        { type: 'alarm', text: '{{ name }} is hot' },
+        { type: 'publish', channel: water, subtopic: 'hot', on: ['raise', 'clear'] },
+      ],
+    })
+    await page.getByRole('link', { name: 'water' }).waitFor()
+    await publish(domain, steam, [
+      { n: 'a', v: 31 },
+      { n: 'b', v: 20 },
+      { n: 'c', v: 50 },
+    ])
+    await seen('2 records and JSON objects')
+    const done = page.locator('.card').filter({ hasText: 'What it has done' })
+    await done.getByRole('link', { name: '1', exact: true }).click()
+    await page.getByRole('grid', { name: 'Alarms' }).getByRole('link', { name: 'a is hot' }).click()
+    await page.getByRole('link', { name: 'heat' }).click()
+    await headed('heat')
+
+    const state = page.locator('.page-head .state')
+    await press('rooms/messages/rules/rule.tsx POST /{domain_id}/rules/{rule_id}/disable', () =>
+      button('Disable').click(),
+    )
+    await state.getByText('Disabled').waitFor()
+    expect((await stored()).status).toBe('disabled')
+    const row = page.getByRole('grid', { name: 'Rules' }).locator('[data-row]').filter({ hasText: 'heat' })
+    await visitor.go(`/d/${domain}/rules`)
+    await row.getByText('Disabled').waitFor()
+    await row.getByRole('link', { name: 'heat' }).click()
+    await press('rooms/messages/rules/rule.tsx POST /{domain_id}/rules/{rule_id}/enable', () =>
+      button('Enable').click(),
+    )
+    await state.getByText('Enabled').waitFor()
+
+    await api('DELETE', `/${domain}/channels/${water}`)
+    await publish(domain, steam, [{ n: 'b', v: 31 }])
+    await page.getByText(/^It is paused: .*requires publish on the channel/).waitFor()
+    await button('Resume').waitFor()
+    await visitor.go(`/d/${domain}/rules`)
+    await row.getByText('Paused').waitFor()
+    await row.getByRole('link', { name: 'heat' }).click()
+    await button('Edit').click()
+    await button('Remove action 2', dialog()).click()
+    const change = 'rooms/messages/rules/rule.tsx PATCH /{domain_id}/rules/{rule_id}'
+    await press(change, () => confirm('Save'))
+    await state.getByText('Enabled').waitFor()
+    await until(async () => (await stored()).seen === 3, 'the message that waited')
+    const changed = await stored()
+    expect(changed).toMatchObject({ actions: [created.actions[0]], source: created.source })
+    expect(changed.paused).toBeUndefined()
+
+    await visitor.go(`/d/${domain}/rules?status=disabled`)
+    await seen('No rule matches')
+    await button('Clear filters').click()
+    await page.getByRole('grid', { name: 'Rules' }).getByRole('link', { name: 'heat' }).click()
+    await menu('Delete')
+    await dialog()
+      .getByText(/2 open alarms of it are cleared/)
+      .waitFor()
+    await press('rooms/messages/rules/rule.tsx DELETE /{domain_id}/rules/{rule_id}', () => confirm('Delete rule'))
+    await headed('Rules')
+    await seen('No rules yet')
+    const { total } = await api<{ total: number }>('GET', `/${domain}/alarms?status=cleared`)
+    expect(total).toBe(2)
+  })
+
   test('messages beyond the rate of a new trigger wait, one that was there keeps what it does, and the task says so', async () => {
     const domain = await newDomain('Rates')
     const steam = await made(`/${domain}/channels`, { name: 'steam' })

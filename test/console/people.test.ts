@@ -15,6 +15,7 @@ describe.skipIf(hasNoBrowser)('people in the console (needs Chromium)', () => {
   let domain: string
   let client: string
   let consumer: string
+  let rule: string
   let channel: string
   let group: string
   let task: string
@@ -36,6 +37,11 @@ describe.skipIf(hasNoBrowser)('people in the console (needs Chromium)', () => {
       async () => (await running.api<{ dead_letters: number }>('GET', path)).dead_letters === 1,
       'the dead letter',
     )
+    rule = await running.made(`/${domain}/rules`, {
+      name: 'heat',
+      source: { type: 'messages' },
+      condition: 'value > 30.0',
+    })
     group = await running.made(`/${domain}/groups`, { name: 'Hall 1' })
     const file = readFileSync('examples/add/add.wasm').toString('base64')
     task = await running.made('/tasks', { name: 'add', domain_id: domain, file })
@@ -96,6 +102,9 @@ describe.skipIf(hasNoBrowser)('people in the console (needs Chromium)', () => {
       [`/d/${domain}/consumers/${consumer}`, 'Move', 'consumer_update'],
       [`/d/${domain}/consumers/${consumer}/dead-letters`, 'Retry all', 'consumer_update'],
       [`/d/${domain}/consumers/${consumer}/dead-letters`, 'Discard the dead letter', 'consumer_update'],
+      [`/d/${domain}/rules`, 'New rule', 'rule_create'],
+      [`/d/${domain}/rules/${rule}`, 'Edit', 'rule_update'],
+      [`/d/${domain}/rules/${rule}`, 'Disable', 'rule_update'],
       [`/d/${domain}/channels/${channel}`, 'Send', 'publish'],
       [`/d/${domain}/channels/${channel}`, 'Edit', 'update'],
       [`/d/${domain}/channels/${channel}/live`, 'Send one', 'publish'],
@@ -123,6 +132,7 @@ describe.skipIf(hasNoBrowser)('people in the console (needs Chromium)', () => {
     for (const [path, menu, item, reason] of [
       [`/d/${domain}/channels/${channel}`, 'More actions', 'Delete', /has the action delete$/],
       [`/d/${domain}/channels/${channel}`, 'More actions', 'Disable', /has the action update$/],
+      [`/d/${domain}/rules/${rule}`, 'More actions', 'Delete', /has the action rule_delete$/],
       [`/d/${domain}/groups/${group}`, 'More actions', 'Delete', /has the action delete$/],
       [`/d/${domain}/tasks/${task}`, 'More actions', 'Delete', /has the action task_delete$/],
       [`/d/${domain}/workflows/${workflow}`, 'More actions', 'Delete', /has the action task_delete$/],

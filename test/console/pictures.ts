@@ -35,6 +35,8 @@ type Plant = {
   workflow: string
   board: string
   consumer: string
+  rule: string
+  alarm: string
   user: string
   worker: string
   /** Of clients that stay online. */
@@ -101,6 +103,49 @@ async function newConsumer(api: Api, domain: string, channels: string[]): Promis
     reason: 'no material with this number',
   })
   await api('GET', `${path}/${id}/messages?limit=1`)
+  return id
+}
+
+/** Returns the rule that raises alarms. */
+async function newRules(api: Api, domain: string, boiler: string, climate: string): Promise<string> {
+  const path = `/${domain}/rules`
+  const { id } = await api<{ id: string }>('POST', path, {
+    name: 'Boiler too hot',
+    description: 'Feed water of the boilers',
+    source: { type: 'messages', channels: [boiler], names: ['temperature'] },
+    condition: 'value > 66.0',
+    clear_when: 'value < 40.0',
+    severity: 'critical',
+    actions: [{ type: 'alarm', text: '{{ client.name }} is too hot' }],
+  })
+  await api('POST', path, {
+    name: 'Stuffy hall',
+    source: { type: 'messages', channels: [climate], names: ['humidity'] },
+    condition: 'value > 30.0',
+    actions: [{ type: 'alarm', text: 'The air at {{ client.name }} is stuffy' }],
+  })
+  await api('POST', path, {
+    name: 'Night shift',
+    status: 'disabled',
+    source: { type: 'messages', channels: [climate] },
+    condition: 'delta("1h") > 5.0',
+    severity: 'info',
+  })
+  return id
+}
+
+/** The newest alarm of the rule, after somebody has looked at it. */
+async function caredAlarm(api: Api, domain: string, rule: string): Promise<string> {
+  const list = async () =>
+    (await api<{ alarms: { id: string }[] }>('GET', `/${domain}/alarms?rule=${rule}&limit=100`)).alarms
+  let alarms = await list()
+  while (alarms.length === 0) {
+    await sleep(SETTLE_MS)
+    alarms = await list()
+  }
+  const id = alarms[0]?.id ?? ''
+  const comment = 'The valve of the feed water was closed.'
+  await api('PATCH', `/${domain}/alarms/${id}`, { status: 'acknowledged', comment })
   return id
 }
 
@@ -197,6 +242,7 @@ async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
     ].map((one) => ({ ...one, function: 'add', file: moduleOf('add') })),
   })
   await api('POST', `/workflows/${workflow.id}/start`)
+  const rule = await newRules(api, domain, boiler, climate)
   // As the devices that are connected to the channel, so that lists have their newest values.
   for (const [index, channel] of channels.slice(0, 5).entries())
     for (const [at, device] of all
@@ -247,6 +293,7 @@ async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
     ],
   })
   const consumer = await newConsumer(api, domain, [boiler, climate])
+  const alarm = await caredAlarm(api, domain, rule)
   const board = await newBoard(api, domain, boiler)
   const { workers } = await api<{ workers: { id: string }[] }>('GET', '/workers')
   return {
@@ -259,6 +306,8 @@ async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
     workflow: workflow.id,
     board,
     consumer,
+    rule,
+    alarm,
     user,
     worker: workers[0]?.id ?? '',
     sessions,
@@ -268,7 +317,7 @@ async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
 type Screen = { name: string; path: string; heading: string; isOutside?: boolean }
 
 function screensOf(plant: Plant): Screen[] {
-  const { domain, client, channel, group, task, run, workflow, board, consumer, user, worker } = plant
+  const { domain, client, channel, group, task, run, workflow, board, consumer, rule, alarm, user, worker } = plant
   const d = `/d/${domain}`
   return [
     { name: 'sign-in', path: '/sign-in', heading: 'Sign in', isOutside: true },
@@ -285,6 +334,11 @@ function screensOf(plant: Plant): Screen[] {
     { name: 'channel', path: `${d}/channels/${channel}`, heading: 'Boiler house' },
     { name: 'channel-live', path: `${d}/channels/${channel}/live`, heading: 'Boiler house' },
     { name: 'channel-messages', path: `${d}/channels/${channel}/messages`, heading: 'Boiler house' },
+    { name: 'alarms', path: `${d}/alarms`, heading: 'Alarms' },
+    { name: 'alarm', path: `${d}/alarms/${alarm}`, heading: 'is too hot' },
+    { name: 'rules', path: `${d}/rules`, heading: 'Rules' },
+    { name: 'rule', path: `${d}/rules/${rule}`, heading: 'Boiler too hot' },
+    { name: 'rule-form', path: `${d}/rules?create=1`, heading: 'New rule' },
     { name: 'consumers', path: `${d}/consumers`, heading: 'Consumers' },
     { name: 'consumer', path: `${d}/consumers/${consumer}`, heading: 'erp' },
     { name: 'consumer-dead-letters', path: `${d}/consumers/${consumer}/dead-letters`, heading: 'erp' },

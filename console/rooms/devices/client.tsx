@@ -37,6 +37,7 @@ import { Confirm } from '../../shell/confirm.tsx'
 import { EntityJournal } from '../../shell/entity-journal.tsx'
 import { splitTags } from '../../shell/filters.tsx'
 import { GroupName } from '../../shell/names.tsx'
+import { useOpenAlarms } from '../../shell/open-alarms.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { Tabs } from '../../shell/tabs.tsx'
 import { useDomainId, useParam, useView } from '../../shell/url.ts'
@@ -82,6 +83,16 @@ export function Client() {
   )
 }
 
+function AlarmsOfClient({ domain, client }: { domain: string; client: string }) {
+  const count = useOpenAlarms(domain, client) ?? 0
+  if (count === 0) return null
+  return (
+    <Link to={paths.alarms(domain, { client })}>
+      <State tone="warn">{counted(count, 'open alarm')}</State>
+    </Link>
+  )
+}
+
 function Head({ client, domain }: { client: ClientRecord; domain: string }) {
   const navigate = useNavigate()
   const denied = useClientDenied(domain, client.id)
@@ -104,6 +115,7 @@ function Head({ client, domain }: { client: ClientRecord; domain: string }) {
         {client.name === '' ? client.id : client.name}
       </h1>
       <EntityStatus status={client.status} />
+      <AlarmsOfClient domain={domain} client={client.id} />
       <span className="grow" />
       <Button icon="settings" disabledReason={denied('update')} onClick={() => setDialog('edit')}>
         Edit

@@ -7,6 +7,8 @@ const OF_SECTIONS: Readonly<Record<string, string>> = {
   clients: 'devices',
   channels: 'publish-and-read',
   boards: 'console',
+  alarms: 'rules',
+  rules: 'rules',
   groups: 'groups',
   connections: 'devices',
   consumers: 'consumers',

@@ -10,6 +10,7 @@ import { Card, Empty, Skeleton, Sparkline, Time, formatCompact, formatCount } fr
 import { Icon } from '../../design/icon.tsx'
 import { paths } from '../../paths.ts'
 import { describeChange } from '../../shell/changes.ts'
+import { useOpenAlarms } from '../../shell/open-alarms.tsx'
 import { ErrorState, QueryView } from '../../shell/states.tsx'
 import { TaskState } from '../../shell/task-state.tsx'
 import { useDomainId, useView } from '../../shell/url.ts'
@@ -117,6 +118,7 @@ function Content({ domain, data }: { domain: string; data: Answer<'GET /{domain_
         >
           <Samples series={workers?.series} what="Workers online" />
         </Figure>
+        <AlarmsFigure domain={domain} />
         <LettersFigure domain={domain} letters={letters} />
       </div>
       {done.every(Boolean) || usage.isLoading ? null : <FirstSteps domain={domain} done={done} />}
@@ -181,6 +183,11 @@ function pathOfLetters(domain: string, { kind, id }: LetterSource): string {
 
 /** Returns a plus if not all of them were counted. */
 const moreThan = (isExact: boolean | undefined) => (isExact === false ? '+' : '')
+
+function AlarmsFigure({ domain }: { domain: string }) {
+  const count = useOpenAlarms(domain) ?? 0
+  return count === 0 ? null : <Figure name="Open alarms" to={paths.alarms(domain)} value={formatCompact(count)} />
+}
 
 /** Leads to the source with the most. */
 function LettersFigure({ domain, letters: { total, total_exact: isExact, sources } }: OfDomain) {

@@ -94,12 +94,17 @@ export function ConsumerFields({ domain, form, onChange }: Fields) {
 }
 
 /** Several channels of a domain of any size: they are found by name and taken one by one. */
-function ChannelChoice({
+export function ChannelChoice({
   domain,
+  field = 'channels',
+  hint,
   chosen,
   onChange,
 }: {
   domain: string
+  field?: string
+  /** What it means that none is chosen, or several. */
+  hint?: string
   chosen: readonly string[]
   onChange: (channels: string[]) => void
 }) {
@@ -128,7 +133,7 @@ function ChannelChoice({
       <TextField label="Find channels by name" value={name} onChange={setName} />
       <SelectField
         label="Add a channel"
-        field="channels"
+        field={field}
         value=""
         onChange={(id) => {
           if (id !== '') onChange([...chosen, id])
@@ -137,7 +142,7 @@ function ChannelChoice({
           ['', offered.length === 0 ? 'None is left' : 'Choose'],
           ...offered.map(({ id, name: its }): [string, string] => [id, its === '' ? id : its]),
         ]}
-        {...((data?.total ?? 0) > MAX_OFFERED ? { hint: 'More than 100 match: type a part of the name.' } : {})}
+        hint={(data?.total ?? 0) > MAX_OFFERED ? 'More than 100 match: type a part of the name.' : hint}
       />
     </>
   )

@@ -1,0 +1,327 @@
+/** Fields of the forms of a rule. */
+import { useQuery } from '@tanstack/react-query'
+import { useState } from 'react'
+import { query } from '../../../api/queries.ts'
+import { Button, Check, SelectField, TextArea, TextField } from '../../../design/controls.tsx'
+import { SEVERITIES, SEVERITY_WORDS } from '../alarms/words.ts'
+import type { Severity } from '../alarms/words.ts'
+import { ChannelChoice } from '../consumers/fields.tsx'
+import { ACTION_TYPES, MOMENTS, WINDOW_TIMES, newAction } from './form.ts'
+import type { ActionForm, ActionType, RuleForm } from './form.ts'
+
+/** Channels or tasks that one page of the choice shows. */
+const MAX_OFFERED = 100
+const MAX_ACTIONS = 10
+
+type Fields = { domain: string; form: RuleForm; onChange: (form: RuleForm) => void }
+type Part = { form: RuleForm; set: (changes: Partial<RuleForm>) => void }
+
+export function RuleFields({ domain, form, onChange }: Fields) {
+  const set = (changes: Partial<RuleForm>) => onChange({ ...form, ...changes })
+  return (
+    <>
+      <TextField label="Name" field="name" value={form.name} onChange={(name) => set({ name })} required />
+      <TextField
+        label="Description"
+        field="description"
+        value={form.description}
+        onChange={(description) => set({ description })}
+      />
+      <ChannelChoice
+        domain={domain}
+        field="source.channels"
+        hint="None: all channels of the domain"
+        chosen={form.channels}
+        onChange={(channels) => set({ channels })}
+      />
+      <SourceFields form={form} set={set} />
+      <ConditionFields form={form} set={set} />
+      {form.actions.map((action, index) => (
+        <ActionFields
+          key={index}
+          domain={domain}
+          number={index + 1}
+          action={action}
+          onChange={(changes) => set({ actions: form.actions.with(index, { ...action, ...changes }) })}
+          onRemove={() => set({ actions: form.actions.toSpliced(index, 1) })}
+        />
+      ))}
+      <div className="row">
+        <Button
+          small
+          icon="plus"
+          disabledReason={form.actions.length < MAX_ACTIONS ? undefined : `A rule has at most ${MAX_ACTIONS} actions`}
+          onClick={() => set({ actions: [...form.actions, newAction(form.actions)] })}
+        >
+          Add an action
+        </Button>
+      </div>
+    </>
+  )
+}
+
+function SourceFields({ form, set }: Part) {
+  return (
+    <>
+      <TextField
+        label="Names"
+        field="source.names"
+        value={form.names}
+        onChange={(names) => set({ names })}
+        placeholder="temperature, pressure"
+        hint="Of SenML records, separated by commas. Empty: every record, and JSON objects"
+      />
+      <TextField
+        label="Subtopic"
+        field="source.subtopic"
+        value={form.subtopic}
+        onChange={(subtopic) => set({ subtopic })}
+        placeholder="hall-1/+/temperature"
+        hint="+ is one element, # all that follow. Empty: all messages"
+      />
+      <TextField
+        label="Tags"
+        field="source.tags"
+        value={form.tags}
+        onChange={(tags) => set({ tags })}
+        hint="Only messages of clients with one of these, separated by commas"
+      />
+      <TextField
+        label="Clients"
+        field="source.clients"
+        value={form.clients}
+        onChange={(clients) => set({ clients })}
+        hint="Ids, separated by commas. Empty: all"
+      />
+      <TextField
+        label="Groups"
+        field="source.groups"
+        value={form.groups}
+        onChange={(groups) => set({ groups })}
+        hint="Ids: only messages of clients in these groups, and in the groups below them"
+      />
+    </>
+  )
+}
+
+function ConditionFields({ form, set }: Part) {
+  return (
+    <>
+      <TextArea
+        label="Condition"
+        field="condition"
+        rows={3}
+        value={form.condition}
+        onChange={(condition) => set({ condition })}
+        hint="An expression (CEL) that is true or false, such as value > 30.0"
+      />
+      <TextField
+        label="Must hold for"
+        field="for"
+        value={form.hold}
+        onChange={(hold) => set({ hold })}
+        placeholder="2m"
+        hint="Before the rule raises, at most 24h. Empty: it raises at once"
+      />
+      <TextArea
+        label="Clears when"
+        field="clear_when"
+        rows={2}
+        value={form.clearWhen}
+        onChange={(clearWhen) => set({ clearWhen })}
+        hint="An expression, such as value < 28.0. Empty: when the condition no longer holds"
+      />
+      <TextField
+        label="That must hold for"
+        field="clear_for"
+        value={form.clearHold}
+        onChange={(clearHold) => set({ clearHold })}
+        placeholder="1m"
+        hint="Before the rule clears, at most 24h"
+      />
+      <TextField
+        label="Cooldown"
+        field="cooldown"
+        value={form.cooldown}
+        onChange={(cooldown) => set({ cooldown })}
+        placeholder="1h"
+        hint="After it has cleared, it does not raise again for the same series during this time"
+      />
+      <SelectField
+        label="Severity"
+        field="severity"
+        value={form.severity}
+        onChange={(severity) => set({ severity: severity as Severity })}
+        options={SEVERITIES.map((one) => [one, SEVERITY_WORDS[one][1]])}
+      />
+      <SelectField
+        label="Windows are over"
+        field="window_time"
+        value={form.windowTime}
+        onChange={(windowTime) => set({ windowTime: windowTime as RuleForm['windowTime'] })}
+        options={WINDOW_TIMES}
+      />
+    </>
+  )
+}
+
+type ActionProps = {
+  domain: string
+  number: number
+  action: ActionForm
+  onChange: (changes: Partial<ActionForm>) => void
+}
+
+function ActionFields({ onRemove, ...props }: ActionProps & { onRemove: () => void }) {
+  const { number, action, onChange } = props
+  return (
+    <fieldset className="step-fields">
+      <legend>Action {number}</legend>
+      <div className="row top">
+        <div className="grow">
+          <SelectField
+            label={`What action ${number} does`}
+            field={`actions.${number - 1}`}
+            value={action.type}
+            onChange={(type) => onChange({ type: type as ActionType })}
+            options={ACTION_TYPES}
+          />
+        </div>
+        <Button kind="quiet" icon="trash" label={`Remove action ${number}`} onClick={onRemove} />
+      </div>
+      {action.type === 'alarm' ? (
+        <TextField
+          label="Text of the alarm"
+          field={`actions.${number - 1}.text`}
+          value={action.text}
+          onChange={(text) => onChange({ text })}
+          placeholder="{{ name }} is {{ value }}"
+          hint="With expressions in {{ }}. Empty: the name of the rule"
+        />
+      ) : null}
+      {action.type === 'publish' ? <PublishFields {...props} /> : null}
+      {action.type === 'start' ? <TaskChoice {...props} /> : null}
+      {action.type === 'alarm' ? null : <Moments {...props} />}
+    </fieldset>
+  )
+}
+
+function Moments({ number, action, onChange }: ActionProps) {
+  return (
+    <div className="field" role="group" aria-label={`When action ${number} acts`}>
+      <span>It acts</span>
+      <div className="row wrap">
+        {MOMENTS.map(([moment, words]) => (
+          <Check
+            key={moment}
+            checked={action.on.includes(moment)}
+            onChange={(isChosen) =>
+              onChange({ on: isChosen ? [...action.on, moment] : action.on.filter((one) => one !== moment) })
+            }
+          >
+            {words}
+          </Check>
+        ))}
+      </div>
+    </div>
+  )
+}
+
+function PublishFields({ domain, number, action, onChange }: ActionProps) {
+  const [name, setName] = useState('')
+  const { data } = useQuery(
+    query('GET /{domain_id}/channels', {
+      params: { domain_id: domain },
+      query: { limit: MAX_OFFERED, order: 'name', dir: 'asc', name: name.trim(), status: 'all' },
+    }),
+  )
+  return (
+    <>
+      <OneOf
+        label="Publishes to"
+        field={`actions.${number - 1}.channel`}
+        value={action.channel}
+        offered={data?.channels ?? []}
+        total={data?.total ?? 0}
+        name={name}
+        onName={setName}
+        onChange={(channel) => onChange({ channel })}
+      />
+      <TextField
+        label="Subtopic of the message"
+        field={`actions.${number - 1}.subtopic`}
+        value={action.subtopic}
+        onChange={(subtopic) => onChange({ subtopic })}
+      />
+      <TextArea
+        label="Payload"
+        field={`actions.${number - 1}.payload`}
+        rows={3}
+        value={action.payload}
+        onChange={(payload) => onChange({ payload })}
+        hint="Text with expressions in {{ }}. Empty: a JSON object with the moment, the rule, the severity and the message"
+      />
+      <TextField
+        label="Content type"
+        field={`actions.${number - 1}.content_type`}
+        value={action.contentType}
+        onChange={(contentType) => onChange({ contentType })}
+        placeholder="application/json"
+      />
+    </>
+  )
+}
+
+function TaskChoice({ domain, number, action, onChange }: ActionProps) {
+  const [name, setName] = useState('')
+  const { data } = useQuery(
+    query('GET /tasks', {
+      query: { domain_id: domain, limit: MAX_OFFERED, order: 'name', dir: 'asc', name: name.trim() },
+    }),
+  )
+  return (
+    <OneOf
+      label="Starts the task"
+      field={`actions.${number - 1}.task`}
+      value={action.task}
+      offered={data?.tasks ?? []}
+      total={data?.total ?? 0}
+      name={name}
+      onName={setName}
+      onChange={(task) => onChange({ task })}
+    />
+  )
+}
+
+/** One entity of a domain of any size: found by name where there are many. */
+function OneOf({
+  label,
+  field,
+  value,
+  offered,
+  total,
+  name,
+  onName,
+  onChange,
+}: {
+  label: string
+  field: string
+  value: string
+  offered: readonly { id: string; name: string }[]
+  total: number
+  name: string
+  onName: (name: string) => void
+  onChange: (id: string) => void
+}) {
+  const options = new Map([['', 'Choose']])
+  for (const one of offered) options.set(one.id, one.name === '' ? one.id : one.name)
+  if (!options.has(value)) options.set(value, value)
+  return (
+    <>
+      {total > MAX_OFFERED || name !== '' ? (
+        <TextField label={`${label}: find by name`} value={name} onChange={onName} />
+      ) : null}
+      <SelectField label={label} field={field} value={value} onChange={onChange} options={[...options]} />
+    </>
+  )
+}

@@ -1,0 +1,109 @@
+import { expect, test } from 'vitest'
+import type { Rule } from '../../../api/operations.ts'
+import { bodyOf, formOf, lackOf, newAction, standingOf } from './form.ts'
+
+const RULE: Rule = {
+  id: 'r',
+  domain_id: 'd',
+  name: 'heat',
+  description: 'of the boilers',
+  status: 'enabled',
+  source: {
+    type: 'messages',
+    channels: ['h'],
+    subtopic: 'a/#',
+    names: ['t', 'u'],
+    clients: ['c'],
+    groups: ['g'],
+    tags: ['x'],
+  },
+  condition: 'value > 30.0',
+  for: '2m',
+  clear_when: 'value < 28.0',
+  clear_for: '1m',
+  cooldown: '1h',
+  severity: 'major',
+  window_time: 'message',
+  actions: [
+    { type: 'alarm', text: '{{ name }}' },
+    {
+      type: 'publish',
+      channel: 'h',
+      subtopic: 'hot',
+      payload: 'x',
+      content_type: 'text/plain',
+      on: ['raise', 'clear'],
+    },
+    { type: 'start', task: 't', on: ['repeat'] },
+  ],
+  named: [],
+  position: '0-0-0',
+  seen: 0,
+  matched: 0,
+  unmatchable: 0,
+  raised: 0,
+  acted: 0,
+  open_alarms: 0,
+  created_by: 'u',
+  created_at: '2026-01-02T03:04:05Z',
+  updated_at: '2026-01-02T03:04:05Z',
+}
+
+test('a form that is not changed sends what was there', () => {
+  const { name, description, source, condition, clear_when, clear_for, cooldown, severity, window_time, actions } = RULE
+  const shape = { for: RULE.for, clear_when, clear_for, cooldown, severity, window_time }
+  expect(bodyOf(formOf(RULE))).toEqual({ name, description, source, condition, ...shape, actions })
+})
+
+test('an empty form is a rule over all messages that raises an alarm', () => {
+  expect(bodyOf(formOf(undefined))).toEqual({
+    name: '',
+    description: '',
+    source: { type: 'messages' },
+    condition: '',
+    for: '0s',
+    clear_when: '',
+    clear_for: '0s',
+    cooldown: '0s',
+    severity: 'warning',
+    window_time: 'arrival',
+    actions: [{ type: 'alarm' }],
+  })
+})
+
+test('what is empty in the form of a rule that exists is taken away from it', () => {
+  const form = {
+    ...formOf(RULE),
+    hold: ' ',
+    clearWhen: ' ',
+    cooldown: '',
+    names: ' ,',
+    subtopic: '',
+    channels: [],
+    tags: '',
+  }
+  expect(bodyOf(form)).toMatchObject({ for: '0s', clear_when: '', cooldown: '0s' })
+  expect(bodyOf(form).source).toEqual({ type: 'messages', clients: ['c'], groups: ['g'] })
+})
+
+test('it says what must be chosen', () => {
+  const form = formOf(undefined)
+  expect(lackOf(form)).toBeUndefined()
+  expect(lackOf({ ...form, actions: [] })).toBe('Add an action first')
+  // A rule has one alarm, so a second action is another one.
+  const second = newAction(form.actions)
+  expect(second.type).toBe('publish')
+  expect(lackOf({ ...form, actions: [second] })).toBe('Choose the channel first')
+  expect(lackOf({ ...form, actions: [{ ...second, type: 'start' }] })).toBe('Choose the task first')
+  expect(lackOf({ ...form, actions: [{ ...second, channel: 'h', on: [] }] })).toBe('Choose when the action acts first')
+  expect(newAction([second]).type).toBe('alarm')
+})
+
+test('its state is the worst that is known', () => {
+  const at = '2026-01-02T03:04:05Z'
+  const failing = { ...RULE, last_error: { at, reason: 'no', count: 1 } }
+  expect(standingOf(RULE).text).toBe('Enabled')
+  expect(standingOf(failing).tone).toBe('warn')
+  expect(standingOf({ ...failing, paused: { at, reason: 'no' } }).text).toBe('Paused')
+  expect(standingOf({ ...failing, paused: { at, reason: 'no' }, status: 'disabled' }).text).toBe('Disabled')
+})

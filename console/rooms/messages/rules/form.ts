@@ -1,0 +1,185 @@
+/** What the forms of a rule make of their fields. Pure. */
+import type { Rule, RuleCreate } from '../../../api/operations.ts'
+import type { Tone } from '../../../design/display.tsx'
+
+type Source = Rule['source']
+export type Action = Rule['actions'][number]
+export type ActionType = Action['type']
+type PublishAction = Extract<Action, { type: 'publish' }>
+export type Moment = NonNullable<PublishAction['on']>[number]
+
+export const MOMENTS: readonly (readonly [Moment, string])[] = [
+  ['raise', 'when it begins to hold'],
+  ['repeat', 'at each further message'],
+  ['clear', 'when it ends'],
+]
+
+export const ACTION_TYPES: readonly (readonly [ActionType, string])[] = [
+  ['alarm', 'Raise an alarm'],
+  ['publish', 'Publish a message'],
+  ['start', 'Start a task'],
+]
+
+export const WINDOW_TIMES: readonly (readonly [Rule['window_time'], string])[] = [
+  ['arrival', 'the arrival of messages'],
+  ['message', 'the time in the message'],
+]
+
+/** The fields of one action, as texts; those of another type are empty. */
+export type ActionForm = {
+  type: ActionType
+  text: string
+  channel: string
+  subtopic: string
+  payload: string
+  contentType: string
+  task: string
+  on: readonly Moment[]
+}
+
+/** The fields of both forms, as texts. */
+export type RuleForm = {
+  name: string
+  description: string
+  channels: readonly string[]
+  subtopic: string
+  names: string
+  clients: string
+  groups: string
+  tags: string
+  condition: string
+  hold: string
+  clearWhen: string
+  clearHold: string
+  cooldown: string
+  severity: Rule['severity']
+  windowTime: Rule['window_time']
+  actions: readonly ActionForm[]
+}
+
+const NO_ACTION: ActionForm = {
+  type: 'alarm',
+  text: '',
+  channel: '',
+  subtopic: '',
+  payload: '',
+  contentType: '',
+  task: '',
+  on: ['raise'],
+}
+
+/** A rule has one alarm at most. */
+export const newAction = (others: readonly ActionForm[]): ActionForm => ({
+  ...NO_ACTION,
+  type: others.some(({ type }) => type === 'alarm') ? 'publish' : 'alarm',
+})
+
+function actionFormOf(action: Action): ActionForm {
+  switch (action.type) {
+    case 'alarm':
+      return { ...NO_ACTION, text: action.text ?? '' }
+    case 'publish':
+      return {
+        ...NO_ACTION,
+        type: 'publish',
+        channel: action.channel,
+        subtopic: action.subtopic ?? '',
+        payload: action.payload ?? '',
+        contentType: action.content_type ?? '',
+        on: action.on ?? NO_ACTION.on,
+      }
+    case 'start':
+      return { ...NO_ACTION, type: 'start', task: action.task, on: action.on ?? NO_ACTION.on }
+  }
+}
+
+const ZERO = '0s'
+const durationText = (text: string | undefined) => (text === undefined || text === ZERO ? '' : text)
+const listText = (values: readonly string[] | undefined) => (values ?? []).join(', ')
+
+export const formOf = (rule: Rule | undefined): RuleForm => ({
+  name: rule?.name ?? '',
+  description: rule?.description ?? '',
+  channels: rule?.source.channels ?? [],
+  subtopic: rule?.source.subtopic ?? '',
+  names: listText(rule?.source.names),
+  clients: listText(rule?.source.clients),
+  groups: listText(rule?.source.groups),
+  tags: listText(rule?.source.tags),
+  condition: rule?.condition ?? '',
+  hold: durationText(rule?.for),
+  clearWhen: rule?.clear_when ?? '',
+  clearHold: durationText(rule?.clear_for),
+  cooldown: durationText(rule?.cooldown),
+  severity: rule?.severity ?? 'warning',
+  windowTime: rule?.window_time ?? 'arrival',
+  actions: (rule?.actions ?? [{ type: 'alarm' as const }]).map(actionFormOf),
+})
+
+const listOf = (text: string) =>
+  text
+    .split(',')
+    .map((one) => one.trim())
+    .filter((one) => one !== '')
+
+function sourceOf(form: RuleForm): Source {
+  const subtopic = form.subtopic.trim()
+  const lists = { channels: form.channels, ...Object.fromEntries(LISTS.map((name) => [name, listOf(form[name])])) }
+  return {
+    type: 'messages',
+    ...Object.fromEntries(Object.entries(lists).filter(([, values]) => values.length > 0)),
+    ...(subtopic === '' ? {} : { subtopic }),
+  }
+}
+const LISTS = ['names', 'clients', 'groups', 'tags'] as const
+
+function actionOf({ type, text, channel, subtopic, payload, contentType, task, on }: ActionForm): Action {
+  switch (type) {
+    case 'alarm':
+      return { type, ...(text.trim() === '' ? {} : { text }) }
+    case 'publish':
+      return {
+        type,
+        channel,
+        ...(subtopic.trim() === '' ? {} : { subtopic: subtopic.trim() }),
+        ...(payload.trim() === '' ? {} : { payload }),
+        ...(contentType.trim() === '' ? {} : { content_type: contentType.trim() }),
+        on: [...on],
+      }
+    case 'start':
+      return { type, task, on: [...on] }
+  }
+}
+
+const durationOf = (text: string) => (text.trim() === '' ? ZERO : text.trim())
+
+/** All of it: what is empty in the form of a rule that exists is taken away from it. */
+export const bodyOf = (form: RuleForm) =>
+  ({
+    name: form.name.trim(),
+    description: form.description.trim(),
+    source: sourceOf(form),
+    condition: form.condition,
+    for: durationOf(form.hold),
+    clear_when: form.clearWhen.trim() === '' ? '' : form.clearWhen,
+    clear_for: durationOf(form.clearHold),
+    cooldown: durationOf(form.cooldown),
+    severity: form.severity,
+    window_time: form.windowTime,
+    actions: form.actions.map(actionOf),
+  }) satisfies RuleCreate
+
+/** What is missing before it can be sent: a choice has no field of its own that the browser requires. */
+export function lackOf({ actions }: RuleForm): string | undefined {
+  if (actions.length === 0) return 'Add an action first'
+  if (actions.some(({ type, channel }) => type === 'publish' && channel === '')) return 'Choose the channel first'
+  if (actions.some(({ type, task }) => type === 'start' && task === '')) return 'Choose the task first'
+  if (actions.some(({ type, on }) => type !== 'alarm' && on.length === 0)) return 'Choose when the action acts first'
+  return undefined
+}
+
+export function standingOf({ status, paused, last_error: error }: Rule): { tone: Tone; text: string } {
+  if (status !== 'enabled') return { tone: 'idle', text: 'Disabled' }
+  if (paused !== undefined) return { tone: 'bad', text: 'Paused' }
+  return error === undefined ? { tone: 'ok', text: 'Enabled' } : { tone: 'warn', text: 'Enabled, with errors' }
+}
