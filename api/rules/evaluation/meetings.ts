@@ -13,7 +13,7 @@ import { NO_CLIENT, samplesOf } from './samples.ts'
 import type { Sample } from './samples.ts'
 
 /** Messages and payloads that one step takes; the last message may exceed the latter. */
-const MAX_TAKEN = { messages: 500, bytes: 4 * 1024 * 1024 } as const
+const MAX_TAKEN = { messages: 500, bytes: 1024 * 1024 } as const
 
 export type Read = {
   messages: LiveMessage[]

@@ -9,6 +9,7 @@ import type { LiveMessage } from '#api/messages/index.ts'
 import { BoundedCache } from '#core/bounded-cache.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { formatTime } from '#core/time.ts'
+import { createTurns } from '#core/turns.ts'
 import { queueMessages } from '#queues/index.ts'
 import type { NewMessage } from '#queues/index.ts'
 import { Episodes } from '../alarms/raising.ts'
@@ -290,7 +291,7 @@ export class RuleSteps {
     }
   }
 
-  /** Evaluates the rules that each sample meets, up to the places where they are paused. */
+  /** Evaluates the rules that each sample meets, in turns of the event loop, up to the places where they are paused. */
   async #meetAll(
     tx: Transaction,
     {
@@ -305,7 +306,9 @@ export class RuleSteps {
       paused: Map<number, Place>
     },
   ): Promise<void> {
+    const turns = createTurns()
     for (const { sample, rules } of meetings) {
+      if (turns.isOver) await turns.next()
       windows?.add(sample)
       for (const rule of rules) {
         const place = paused.get(rule.key)

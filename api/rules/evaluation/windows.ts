@@ -8,8 +8,12 @@ import type { Queryable } from '#core/database/index.ts'
 import { MAX_WINDOW_VALUES, WindowStore } from '../engine/index.ts'
 import type { SeriesKey, WindowReader, WindowTime } from '../engine/index.ts'
 import type { CompiledRule } from '../compile.ts'
+import { monotonicMs } from '#core/time.ts'
 import { readValues } from './repository.ts'
 import type { Sample } from './samples.ts'
+
+/** The interval between two looks for series that nothing reads any more. */
+const PRUNE_INTERVAL_MS = 60_000
 
 type Source = { channelKey: number; channelId: string; publisherId: string; subtopic: string }
 
@@ -30,17 +34,17 @@ const seriesOf = ({ channelId, publisherId, subtopic }: Source, name: string): S
 
 export class DomainWindows {
   readonly #stores: ReadonlyMap<WindowTime, WindowStore>
-  readonly #keepMs: number
   readonly #sources = new Set<string>()
+  #prunedMs = monotonicMs()
   /** What was added is before it. */
   #place: Place | undefined
 
   private constructor(rules: readonly CompiledRule[]) {
-    this.#keepMs = Math.max(...rules.map(({ windowMs }) => windowMs))
+    const longestMs = Math.max(...rules.map(({ windowMs }) => windowMs))
     this.#stores = new Map(
       (['arrival', 'message'] as const)
         .filter((time) => rules.some(({ windowTime }) => windowTime === time))
-        .map((time) => [time, new WindowStore(time, this.#keepMs)]),
+        .map((time) => [time, new WindowStore(time, longestMs)]),
     )
   }
 
@@ -64,9 +68,10 @@ export class DomainWindows {
     }
     if (lacking.size === 0) return
     const firstMs = Math.min(...samples.map(({ atMs }) => atMs))
+    const keptMs = Math.max(...this.#stores.values().map((store) => store.keptMs))
     const values = await readValues(db, [...lacking.values()], {
       before,
-      sinceSeconds: (firstMs - this.#keepMs) / 1000,
+      sinceSeconds: (firstMs - keptMs) / 1000,
       perSeries: MAX_WINDOW_VALUES,
     })
     for (const { value, timeMs, arrivalMs, name, ...series } of values) {
@@ -93,6 +98,8 @@ export class DomainWindows {
   /** Call it after the commit of a step that added everything before the place. */
   moved(place: Place): void {
     this.#place = place
+    if (monotonicMs() - this.#prunedMs < PRUNE_INTERVAL_MS) return
+    this.#prunedMs = monotonicMs()
     for (const store of this.#stores.values()) store.prune(Date.now())
   }
 
