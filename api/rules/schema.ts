@@ -120,7 +120,7 @@ const shape = {
   ),
   clear_for: Type.Optional(duration('How long that must hold before the rule clears; defaults to 0s, at most 24h')),
   cooldown: Type.Optional(
-    duration('After the rule has raised, it does not raise again for this series during this time; defaults to 0s'),
+    duration('After the rule has cleared, it does not raise again for this series during this time; defaults to 0s'),
   ),
   severity: Type.Optional(Severity),
   window_time: Type.Optional(

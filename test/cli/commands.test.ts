@@ -51,10 +51,6 @@ beforeAll(async () => {
     join(home.folder, 'workflow.json'),
     JSON.stringify({ name: 'two', tasks: [{ name: 'add' }, { name: 'again', depends_on: ['add'] }] }),
   )
-  writeFileSync(
-    join(home.folder, 'rules.yaml'),
-    'rules: [{ name: imported, source: { type: messages }, condition: value > 30.0, for: 2m }]\n',
-  )
   const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', 'pump.key']
   execFileSync('openssl', ['req', '-new', ...key, '-subj', '/CN=pump', '-out', SIGNING_REQUEST], {
     cwd: home.folder,
@@ -110,6 +106,13 @@ const OF_OTHER_COMMAND_LINES: ReadonlySet<string> = new Set([
 ])
 
 const unique = () => randomBytes(6).toString('hex')
+/** A file with a rule of its own: both forms of a command run beside each other. */
+function newRulesFile(): string {
+  const name = `plant${unique()}`
+  const rule = `{ name: ${name}, source: { type: messages }, condition: value > 30.0, for: 2m }`
+  writeFileSync(join(home.folder, `${name}.yaml`), `rules: [${rule}]\n`)
+  return `${name}.yaml`
+}
 /** As long as a new one has to be. */
 const newExternalKey = () => randomBytes(8).toString('hex')
 
@@ -154,7 +157,7 @@ const SPECIAL: Readonly<Record<string, Special>> = {
       }),
     ],
   },
-  'rules import <file>': { args: () => ['rules.yaml'] },
+  'rules import <file>': { args: () => [newRulesFile()] },
   'users token <username> <password> [<domain_id>]': { args: () => ['admin', ADMIN_SECRET] },
   'users refreshtoken <refresh_token> [<domain_id>]': { args: async (w) => [(await w.newUser()).refresh] },
   'users revoketoken <refresh_token>': { args: async (w) => [(await w.newUser()).refresh] },

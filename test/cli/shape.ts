@@ -16,6 +16,8 @@ const RULES: readonly (readonly [RegExp, string])[] = [
   // The address of a registry within a path: `_` stands for the colon.
   [/\b127\.0\.0\.1_\d+\b/g, 'registry'],
   [/(?<![\w<[;.])\d+\.\d+\b(?!\.)/g, 'number'],
+  // Positions of messages.
+  [/(?<![\w-])\d+-\d+-\d+(?![\w-])/g, 'position'],
   // Names that the tests make unique.
   [/\b(d|u|ada|plant|secret-|pat |role )[0-9a-f]{8,12}\b/g, 'name'],
   [/\b(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b/g, 'name'],

@@ -176,7 +176,7 @@ describe.skipIf(hasNoBrowser)('alarms in the console (needs Chromium)', () => {
     await page.getByText('No open alarms').waitFor()
   })
 
-  test('who may read alarms and not change them is told so, and who may not read them has no badge', async () => {
+  test('a user who can read alarms sees why they cannot change them, and one who cannot read them has no badge', async () => {
     const { domain, rule, send, alarms, untilRaised } = await newPlant('Read')
     await rule('heat')
     await send('inlet', 40)

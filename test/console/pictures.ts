@@ -134,7 +134,7 @@ async function newRules(api: Api, domain: string, boiler: string, climate: strin
   return id
 }
 
-/** The newest alarm of the rule, after somebody has looked at it. */
+/** The newest alarm of the rule, acknowledged and with a comment. */
 async function caredAlarm(api: Api, domain: string, rule: string): Promise<string> {
   const list = async () =>
     (await api<{ alarms: { id: string }[] }>('GET', `/${domain}/alarms?rule=${rule}&limit=100`)).alarms

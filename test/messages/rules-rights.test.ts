@@ -28,7 +28,7 @@ const hot = () => ({ source: { type: 'messages', channels: [channel] }, conditio
 const rules = () => `/${plant.domainId}/rules`
 
 describe('the rights of a rule', () => {
-  test('are those of who made it: what he may not read, it does not read', async () => {
+  test('are those of who made it: it reads what this user may read, and nothing else', async () => {
     const { call } = await newMember(plant.api, tenant(), ['read', 'rule_create', 'rule_read'])
     const refused = await call('POST', rules(), { name: 'blind', ...hot() })
     expect(refused.status).toBe(403)
