@@ -124,7 +124,7 @@ function Assign({ domain, alarm, onClose }: DialogProps) {
   const session = useSession()
   const [name, setName] = useState('')
   const [chosen, setChosen] = useState(alarm.assignee_id ?? '')
-  // Not everybody who works with alarms may see the members: they assign to themselves.
+  // A user who works with alarms may lack the right to see the members, and assigns alarms to themselves then.
   const { data, error } = useQuery(
     query('GET /domains/{domain_id}/users', {
       params: { domain_id: domain },
