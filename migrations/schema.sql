@@ -2661,6 +2661,7 @@ CREATE INDEX task_messages_check ON task_messages USING btree (check_at) WHERE (
 CREATE INDEX task_messages_content ON task_messages USING btree (content_key) WHERE (content_key IS NOT NULL);
 CREATE INDEX task_messages_due ON task_messages USING btree (due_at, key);
 CREATE INDEX task_messages_letters ON task_messages USING btree (letter_domain_key, task_key) WHERE (refused_at IS NOT NULL);
+CREATE INDEX task_messages_packs_left ON task_messages USING btree (key) WHERE ((packed IS NOT NULL) AND (run_id IS NULL));
 CREATE INDEX task_messages_refused ON task_messages USING btree (task_key, refused_at, letter_id) WHERE (refused_at IS NOT NULL);
 CREATE INDEX task_messages_run ON task_messages USING btree (run_id) WHERE (run_id IS NOT NULL);
 CREATE INDEX task_messages_waiting ON task_messages USING btree (task_key, key) WHERE ((lane IS NOT NULL) AND (run_id IS NULL) AND (refused_at IS NULL));

@@ -319,7 +319,7 @@ export async function settleMessages(
         CASE WHEN r.state = ${failed} THEN concat_ws(': ', 'its run failed', r.reason, left(r.error, ${MAX_REASON_CHARS})) ELSE 'its run was stopped' END AS reason
       FROM runs r WHERE r.id = ANY(${runIds}::uuid[]) AND NOT r.state = ANY(${open}::int[])),
     given AS MATERIALIZED (
-      SELECT e.id, m.tid, ${MESSAGE_COUNT} AS messages, e.is_done AND CASE WHEN e.is_record
+      SELECT e.id, m.tid, ${MESSAGE_COUNT} AS messages, e.is_done AND CASE WHEN e.is_record AND m.packed_count IS NOT NULL THEN false WHEN e.is_record
           THEN m.next_record + 1 >= coalesce((m.message ->> 'record_count')::int, json_array_length(m.message -> 'records')) ELSE true END AS is_over
       FROM ended e CROSS JOIN LATERAL (SELECT ctid AS tid, next_record, message, packed_count FROM task_messages WHERE run_id = e.id OFFSET 0) m),
     counted AS MATERIALIZED (SELECT e.*, c.messages FROM ended e JOIN (SELECT id, sum(messages)::int AS messages FROM given GROUP BY id) c ON c.id = e.id),

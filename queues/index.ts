@@ -26,6 +26,7 @@ export type {
   RefusedMessages,
   WaitingMessage,
 } from './batches.ts'
+export { unpackLeft } from './packs.ts'
 export { contentOf, handMatches, hintMessages, queueMessages, startMessageReader } from './messages.ts'
 export type { DroppedRuns, MessageOutcome, NewMessage, QueuedMessage, StoredMessage } from './messages.ts'
 export { createMessageContents, removeUnusedContents } from './message-contents.ts'

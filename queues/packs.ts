@@ -20,8 +20,19 @@ export type Pack = { taskKey: number; runId: string; messages: readonly NewMessa
 /** A message in a pack, as it is stored. */
 export type PackedMessage = { origin: string; message: TriggerMessage; traceparent?: string | undefined }
 
-/** The message of the row itself, which nobody reads: there is none that stands for the others. */
-const NO_MESSAGE = '{}'
+/**
+ * The message of the row itself. A process of an earlier build, started again in place of a newer one, takes it for the only one: its channel does not exist,
+ * so that no run begins, and the row becomes a dead letter, which `unpackLeft` finds.
+ */
+const NO_MESSAGE = JSON.stringify({
+  channel_id: '00000000-0000-0000-0000-000000000000',
+  subtopic: '',
+  publisher: '',
+  protocol: '',
+  records: [],
+} satisfies TriggerMessage)
+/** Packs that one round gives back. */
+const MAX_LEFT = 100
 
 /**
  * Adds packs whose runs any manager may start, and returns these runs: none while a process of an earlier build is alive, which would take a pack for a
@@ -77,4 +88,17 @@ export async function unpackRun(tx: Transaction, runId: string): Promise<void> {
     tx,
     rows.map(({ key }) => key),
   )
+}
+
+/** Gives the messages of packs that an earlier build has treated as one message to runs of this one. Returns the number of these packs. */
+export async function unpackLeft(db: Queryable): Promise<number> {
+  const { rows } = await sql<{ key: number }>`
+    SELECT key FROM task_messages WHERE packed IS NOT NULL AND run_id IS NULL ORDER BY key LIMIT ${MAX_LEFT}`.execute(
+    db,
+  )
+  await unpack(
+    db,
+    rows.map(({ key }) => key),
+  )
+  return rows.length
 }

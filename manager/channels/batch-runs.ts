@@ -30,6 +30,7 @@ import {
   removeUnusedContents,
   returnMessages,
   startBatchReader,
+  unpackLeft,
 } from '#queues/index.ts'
 import type { BatchTask, MessageBatch, MessageContents, RefusedMessages, TriggerMessage } from '#queues/index.ts'
 
@@ -159,6 +160,7 @@ export function startBatchRuns({
     async round() {
       if ((await releaseLeft(database.db, ENDINGS)) > 0) hintPublications(bus)
       await removeUnusedContents(database.db)
+      if ((await unpackLeft(database.db)) > 0) hintBatches(bus)
     },
     onFailure: (error) =>
       logger.warn({ err: error }, 'failed to publish or to remove what ended runs have left; retrying'),
@@ -185,7 +187,8 @@ function startOf({ task, runId, messages }: MessageBatch, given: readonly Trigge
   const [message] = given
   if (first === undefined || message === undefined) throw new Error('a batch has a message')
   const { nextRecord, origin } = first
-  const perRecord = isPerRecord(task)
+  // Several were given to it by a trigger that had another form: they are refused together, and divided.
+  const perRecord = messages.length === 1 && isPerRecord(task)
   const single = perRecord ? { ...message, records: message.records.slice(nextRecord, nextRecord + 1) } : message
   const cause = causeOfMessage(origin, message.channel_id)
   return {

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
-import { handMatches, lockClaims, readTriggerRules, refuseBatch, returnMessages } from '#queues/index.ts'
+import { handMatches, lockClaims, readTriggerRules, refuseBatch, returnMessages, unpackLeft } from '#queues/index.ts'
 import type { BatchTask } from '#queues/index.ts'
 import type { Caller } from '../harness/api.ts'
 import { relayModule } from '../harness/relay-guest.ts'
@@ -251,6 +251,22 @@ test('messages of a full batch whose run was not started, or was stopped, are tr
   expect(await letters(task)).toMatchObject({ total: 50 })
   expect((await tenant.owner.call('POST', `/tasks/${task}/dead-letters/retry`, { all: true })).status).toBe(200)
   expect(await allPublished(to, 100)).toEqual(count(1, 100))
+  await nothingWaits(task)
+})
+
+test('a full batch that an earlier build has made a dead letter runs when this build is back', async () => {
+  const { task, to, release } = await newHanded(count(1, 50), 50)
+  const { db } = tenant.database
+  await using unstarted = await changePacks("NEW.check_at = 'infinity'")
+  await release()
+  await unstarted[Symbol.asyncDispose]()
+  expect(await packsOf(task)).toHaveLength(1)
+  expect(await unpackLeft(db)).toBe(0)
+  await sql`UPDATE task_messages SET run_id = NULL, check_at = NULL, refused_at = now(), refused_reason = 'no such channel',
+    letter_id = gen_random_uuid() WHERE task_key = ${keyOf(task)}`.execute(db)
+  expect(await unpackLeft(db)).toBe(1)
+  expect(await letters(task)).toMatchObject({ total: 0 })
+  expect(await allPublished(to, 50)).toEqual(count(1, 50))
   await nothingWaits(task)
 })
 
