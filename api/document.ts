@@ -36,12 +36,14 @@ export const API_DOCUMENT: DocumentTexts = {
     'An operation that several paths serve is described once and names them in `x-paths`. A path without the domain searches the domains that the caller has access to, and answers 409 when an id exists in several of them; a creation uses the domain of the token, or the only domain of the caller. `role` is an older spelling of `roles`.',
   ].join('\n\n'),
   tags: {
+    alarms: 'What rules have found, and what people do about it',
     assignments:
       'Users on one entity by relation (administrator, editor, viewer …): roles in the format of older clients',
     bootstrap: 'Configuration that a device gets for its external id and key',
     certificates: 'Certificates of clients, their certificate authority and the revocation list',
     channels: 'Named streams of messages; connected clients publish and subscribe',
     clients: 'Devices and applications, each with its own secret',
+    commands: 'What clients are told to do, one or many, and their answers',
     connections: 'Permissions of clients to publish to and subscribe on channels',
     consumers: 'Positions in the messages of channels, with acknowledgements, for programs that must not miss any',
     dashboards: 'Dashboards and preferences that a program with a screen keeps for its user',
@@ -57,6 +59,7 @@ export const API_DOCUMENT: DocumentTexts = {
     'personal access tokens': 'Long-lived tokens for programs, limited by scopes',
     provision: 'Creation of all entities of a device in one request',
     roles: 'Named sets of actions on a domain, group, client or channel, and their members',
+    rules: 'Conditions on messages that raise alarms, publish or start tasks',
     states: 'What clients should be, what they report, and the difference',
     subscriptions: 'Notifications about messages by mail or webhook',
     tasks: 'WebAssembly modules with inputs, their runs and results',

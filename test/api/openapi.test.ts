@@ -33,7 +33,7 @@ type Document = {
 }
 
 /** A file that grows above these says something twice. */
-const MAX_BYTES = 700_000
+const MAX_BYTES = 800_000
 const MAX_LINES = 30_000
 
 /** As readers get it. */

@@ -271,7 +271,7 @@ describe('scopes', () => {
     ['no scopes', () => []],
     [
       'an unknown type',
-      (d: string) => [{ optional_domain_id: d, entity_type: 'rules', entity_id: '*', operation: 'read' }],
+      (d: string) => [{ optional_domain_id: d, entity_type: 'pipelines', entity_id: '*', operation: 'read' }],
     ],
     [
       'an unknown operation',
