@@ -26,6 +26,10 @@ const SMALL_ITEMS = [
   /^\/users\/(search|tokens)/,
   /subscriptions/,
   /\/consumers(\/|$)/,
+  /\/alarms(\/|$)/,
+  // One definition has at most a few expressions and templates of 4 KiB, one command 64 KiB and its result as much.
+  /\/rules$/,
+  /\/commands(\/|$)/,
   // At most 1,000 intervals of a series: test/messages has pages of many.
   /\/series$/,
   /certs|serials/,
@@ -48,6 +52,7 @@ type World = Record<'domain_id' | 'client_id' | 'channel_id' | 'group_id' | 'use
   pat_id: string
   subscription_id: string
   consumer: string
+  alarm_id: string
 }
 type Answer = { status: number; bytes: number; body: Record<string, unknown> }
 
@@ -199,7 +204,16 @@ async function fill(): Promise<World> {
     pat_id: idOf(pat),
     subscription_id: idOf(subscriptions[0]),
     consumer: 'large',
+    alarm_id: await newAlarm(domainId),
   }
+}
+
+async function newAlarm(domainId: string): Promise<string> {
+  const { rows } = await sql<{ id: string }>`
+    INSERT INTO alarms (id, domain_key, rule_id, rule_name, severity, first_at, last_at)
+    SELECT gen_random_uuid(), key, gen_random_uuid(), 'rule', 'info', now(), now() FROM domains WHERE id = ${domainId}
+    RETURNING id`.execute(database.database.db)
+  return rows[0]?.id ?? ''
 }
 
 /** A worker that never ran. */
@@ -337,6 +351,9 @@ const BOUNDED_OTHERWISE: readonly (readonly [RegExp, string])[] = [
     'roles of the caller on one entity',
   ],
   [/\/hierarchy$/, 'refused above 8 MiB'],
+  [/\/desired-states$/, 'names of at most 33 documents'],
+  [/^\/c\/:domain_id\/commands$/, 'at most 100 open commands of one device, with 1 MiB of payloads'],
+  [/^\/:domain_id\/rules\/:rule_id$/, 'the channels and actions of one rule'],
   [/\/(bootstrap|configs|enrollments)(\/|$)/, 'the channels of one device, or the bindings of one configuration'],
   [/^\/:domain_id\/access$/, 'roles that grant one action'],
   [/^\/(domains\/:domain_id|:domain_id)\/usage$/, 'days, at most a year'],
