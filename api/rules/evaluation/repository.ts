@@ -51,6 +51,11 @@ export async function endLeases(db: Queryable, node: string): Promise<void> {
   await sql`UPDATE rule_domains SET leased_until = '-infinity' WHERE node = ${node}`.execute(db)
 }
 
+/** PostgreSQL ends a transaction that waits for its client for too long. */
+export async function keepAlive(tx: Transaction): Promise<void> {
+  await sql`SELECT`.execute(tx)
+}
+
 /** Stores where a rule stands that is behind. `isBehind` false: it goes on with the others. */
 export async function storeOwnPlace(tx: Transaction, ruleKey: number, place: Place, isBehind: boolean): Promise<void> {
   await sql`UPDATE rules SET (xid, seq, message) = ROW (${placeValues(place)}), is_behind = ${isBehind} WHERE key = ${ruleKey}`.execute(
@@ -62,7 +67,7 @@ export async function storeOwnPlace(tx: Transaction, ruleKey: number, place: Pla
 export async function pauseRule(
   tx: Transaction,
   ruleKey: number,
-  { place, kind, reason }: { place: Place; kind: 'right' | 'loop'; reason: string },
+  { place, kind, reason }: { place: Place; kind: 'right' | 'loop' | 'costly'; reason: string },
 ): Promise<void> {
   await sql`UPDATE rules SET is_behind = true, (xid, seq, message) = ROW (${placeValues(place)}), paused_at = now(), pause_kind = ${kind},
     paused_reason = ${reason}, checked_at = now(), error_at = now(), error_reason = ${reason}, error_count = error_count + 1
