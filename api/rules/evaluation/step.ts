@@ -119,7 +119,11 @@ export class RuleSteps {
     const { journal, node } = this.#deps
     try {
       let moved: { windows: DomainWindows; place: Place } | undefined
+      let isRepeated = false
       const outcome = await journal.change('system', async (tx, record) => {
+        // After a deadlock the transaction begins again: what was added to the windows was not committed.
+        if (isRepeated) this.#domains.delete(domainKey)
+        isRepeated = true
         moved = undefined
         const domain = await takeDomain(tx, domainKey, node)
         if (domain === undefined) return { ...NOTHING, isElsewhere: true }
