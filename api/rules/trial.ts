@@ -26,6 +26,7 @@ import type { Meeting } from './evaluation/meetings.ts'
 import { listChannels } from './evaluation/repository.ts'
 import type { ChannelRow } from './evaluation/repository.ts'
 import { MAX_MESSAGE_MS, Spending } from './evaluation/spending.ts'
+import { MAX_OF_DOMAIN } from './evaluation/window-budget.ts'
 import { DomainWindows } from './evaluation/windows.ts'
 import { fieldsOf } from './fields.ts'
 import { requireRights } from './rights.ts'
@@ -122,24 +123,23 @@ export class Trials {
     let seen = 0
     let isSlow = false
     while (!isEnd && !isSlow && seen < MAX_TRIED && monotonicMs() < endMs) {
-      const { read, meetings, left } = await database.transaction(async (tx) => {
+      const { read, met, loaded } = await database.transaction(async (tx) => {
         const read = await readMessages(tx, { place, channels, index, until: undefined, toSeconds: range.toSeconds })
         const messages = read.messages.filter(({ receivedAtSeconds }) => receivedAtSeconds >= range.fromSeconds)
         const clients = await clientsOf(tx, domainKey, [rule], { messages, due: [] })
-        const { meetings, left } = await meetingsOf(messages, index, clients)
-        const met = meetings.filter(({ rules }) => rules.length > 0)
-        await windows?.load(
-          tx,
-          met.map(({ sample }) => sample),
-          place,
-        )
-        return { read, meetings, left }
+        const met = await meetingsOf(messages, index, clients)
+        const loaded = await windows?.load(tx, met.meetings, place)
+        return { read, met, loaded }
       })
       // No transaction waits for the evaluation.
-      const tried = await tryAll(rule, { evaluation, meetings, windows, endMs })
+      const tried = await tryAll(rule, { evaluation, meetings: met.meetings, windows, endMs, until: loaded?.left })
       ;({ isSlow } = tried)
       if (isSlow) found.fail(`the rule takes more than ${MAX_MESSAGE_MS / 1000} s for one message: it would be paused`)
-      const stoppedAt = tried.stoppedAt ?? left
+      if (loaded?.isTooMuch === true || (windows?.size ?? 0) > MAX_OF_DOMAIN) {
+        found.fail('the windows keep more values than there is memory for: the rule would be paused')
+        isSlow = true
+      }
+      const stoppedAt = tried.stoppedAt ?? met.left
       if (stoppedAt === undefined) ({ place, isEnd } = read)
       else place = placeBefore(stoppedAt)
       ;({ seen } = evaluation.countsOf(rule))
@@ -174,7 +174,14 @@ async function tryAll(
     meetings,
     windows,
     endMs,
-  }: { evaluation: Evaluation; meetings: readonly Meeting[]; windows: DomainWindows | undefined; endMs: number },
+    until,
+  }: {
+    evaluation: Evaluation
+    meetings: readonly Meeting[]
+    windows: DomainWindows | undefined
+    endMs: number
+    until: LiveMessage | undefined
+  },
 ): Promise<{ stoppedAt: LiveMessage | undefined; isSlow: boolean }> {
   const turns = createTurns()
   const spending = new Spending<CompiledRule>()
@@ -182,7 +189,8 @@ async function tryAll(
   let isSlow = false
   for (const { sample, rules } of meetings) {
     if (sample.message !== message) {
-      if (isSlow || (message !== undefined && monotonicMs() > endMs)) return { stoppedAt: sample.message, isSlow }
+      const isOver = isSlow || sample.message === until || (message !== undefined && monotonicMs() > endMs)
+      if (isOver) return { stoppedAt: sample.message, isSlow }
       ;({ message } = sample)
       spending.begin()
     }

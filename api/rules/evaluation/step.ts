@@ -49,7 +49,9 @@ import type { Meeting, Read } from './meetings.ts'
 import { keyOf } from './samples.ts'
 import type { Sample, Series } from './samples.ts'
 import { MAX_MESSAGE_MS, Spending } from './spending.ts'
+import { judgeWindows } from './window-budget.ts'
 import { DomainWindows } from './windows.ts'
+import type { Loaded } from './windows.ts'
 
 /** States that time changes, of one step. */
 const MAX_DUE = 1_000
@@ -277,7 +279,10 @@ export class RuleSteps {
     if (read.messages.length === 0 && due.length === 0)
       return { ...NOTHING, hasChanged: false, paused: new Set<number>(), reached: read }
     const clients = await clientsOf(tx, domain.domainKey, rules, { messages: read.messages, due })
-    const { meetings, left, dropped } = await meetingsOf(read.messages, given.index, clients)
+    const met = await meetingsOf(read.messages, given.index, clients)
+    const loaded = await windows?.load(tx, met.meetings, given.before ?? domain.place)
+    const left = loaded?.left ?? met.left
+    const meetings = loaded?.left === undefined ? met.meetings : meetingsBefore(met.meetings, loaded.left)
     const paused = await this.#pauseLacking(tx, domain, meetings)
     const collected = new Collected(
       { domain, channels, client: clients.byId },
@@ -285,12 +290,7 @@ export class RuleSteps {
     )
     const evaluation = new Evaluation((caused) => collected.take(caused))
     await giveStates(tx, evaluation, rules, { meetings, due })
-    if (windows !== undefined)
-      await windows.load(
-        tx,
-        meetings.filter((one) => one.rules.some(({ windowMs }) => windowMs > 0)).map(({ sample }) => sample),
-        given.before ?? domain.place,
-      )
+    if (windows !== undefined) await this.#limitWindows(tx, { windows, loaded, meetings, paused })
     const stoppedAt = (await this.#meetAll(tx, { evaluation, meetings, windows, paused })) ?? left
     // What is due is settled when no message before it is left.
     const isDue = new Set(stoppedAt === undefined ? due.map(({ ruleKey }) => ruleKey) : [])
@@ -303,7 +303,7 @@ export class RuleSteps {
     })
     await countErrors(
       tx,
-      [...dropped].map(([{ id }, count]) => ({ ruleId: id, reason: reasonOfDropped(count), count })),
+      [...met.dropped].map(([{ id }, count]) => ({ ruleId: id, reason: reasonOfDropped(count), count })),
     )
     await addCounts(tx, evaluation.counts)
     if (paused.size > 0) await noteChange(tx, domain.domainKey)
@@ -376,6 +376,38 @@ export class RuleSteps {
     return undefined
   }
 
+  /** Pauses the rule with the longest windows, at the first message that it meets, if the windows of its domain take too much memory. */
+  async #limitWindows(
+    tx: Transaction,
+    {
+      windows,
+      loaded,
+      meetings,
+      paused,
+    }: {
+      windows: DomainWindows
+      loaded: Loaded | undefined
+      meetings: readonly Meeting[]
+      paused: Map<number, Place>
+    },
+  ): Promise<void> {
+    const { isTooMuch, unused } = judgeWindows(windows, this.#allWindows(), monotonicMs())
+    for (const known of this.#domains.values())
+      if (known.windows !== undefined && unused.includes(known.windows)) known.windows = DomainWindows.of(known.served)
+    if (!isTooMuch && loaded?.isTooMuch !== true) return
+    let first: { rule: CompiledRule; place: Place } | undefined
+    for (const { sample, rules } of meetings)
+      for (const rule of rules)
+        if (rule.windowMs > (first?.rule.windowMs ?? 0) && !paused.has(rule.key)) first = { rule, place: sample.place }
+    if (first === undefined) return
+    paused.set(first.rule.key, first.place)
+    await pauseRule(tx, first.rule.key, { place: first.place, kind: 'costly', reason: TOO_MANY_VALUES })
+  }
+
+  *#allWindows(): Iterable<DomainWindows> {
+    for (const { windows } of this.#domains.values()) if (windows !== undefined) yield windows
+  }
+
   /** Pauses rules whose user lacks a right, at the first message that they meet. Returns the places where they stop. */
   async #pauseLacking(
     tx: Transaction,
@@ -401,6 +433,15 @@ export class RuleSteps {
     await pauseBehind(tx, rule, sample, { kind: 'loop', reason })
   }
 }
+
+const TOO_MANY_VALUES =
+  'its windows are the longest of rules that keep more values than there is memory for: shorten them, or restrict its source'
+
+const meetingsBefore = (meetings: readonly Meeting[], left: LiveMessage): readonly Meeting[] =>
+  meetings.slice(
+    0,
+    meetings.findIndex(({ sample }) => sample.message === left),
+  )
 
 const nameOf = ({ message }: Sample): string =>
   `the message of ${formatTime(new Date(message.receivedAtSeconds * 1000))}`
