@@ -5,12 +5,15 @@
 import { formatPlace, placeAt } from '#api/consumers/index.ts'
 import type { Place } from '#api/consumers/index.ts'
 import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
+import { placeOf } from '#api/messages/index.ts'
+import type { LiveMessage } from '#api/messages/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { refusedField } from '#core/errors/index.ts'
 import { LOG_START } from '#core/changelog/index.ts'
 import { newId } from '#core/ids.ts'
 import { Slots } from '#core/slots.ts'
 import { monotonicMs } from '#core/time.ts'
+import { createTurns } from '#core/turns.ts'
 import { compileDefinition } from './compile.ts'
 import type { CompiledRule } from './compile.ts'
 import { RuleIndex } from './engine/index.ts'
@@ -19,8 +22,11 @@ import { textOf, valueOf, variablesOf } from './evaluation/effects.ts'
 import { Evaluation } from './evaluation/evaluation.ts'
 import type { Caused } from './evaluation/evaluation.ts'
 import { clientsOf, meetingsOf, readMessages } from './evaluation/meetings.ts'
+import type { Meeting } from './evaluation/meetings.ts'
 import { listChannels } from './evaluation/repository.ts'
 import type { ChannelRow } from './evaluation/repository.ts'
+import { MAX_MESSAGE_MS, Spending } from './evaluation/spending.ts'
+import { MAX_OF_DOMAIN } from './evaluation/window-budget.ts'
 import { DomainWindows } from './evaluation/windows.ts'
 import { fieldsOf } from './fields.ts'
 import { requireRights } from './rights.ts'
@@ -115,25 +121,27 @@ export class Trials {
     let place: Place = await placeAt(database.db, range.fromSeconds)
     let isEnd = false
     let seen = 0
-    while (!isEnd && seen < MAX_TRIED && monotonicMs() < endMs) {
-      const read = await database.transaction(async (tx) => {
-        const some = await readMessages(tx, { place, channels, index, until: undefined, toSeconds: range.toSeconds })
-        const messages = some.messages.filter(({ receivedAtSeconds }) => receivedAtSeconds >= range.fromSeconds)
+    let isSlow = false
+    while (!isEnd && !isSlow && seen < MAX_TRIED && monotonicMs() < endMs) {
+      const { read, met, loaded } = await database.transaction(async (tx) => {
+        const read = await readMessages(tx, { place, channels, index, until: undefined, toSeconds: range.toSeconds })
+        const messages = read.messages.filter(({ receivedAtSeconds }) => receivedAtSeconds >= range.fromSeconds)
         const clients = await clientsOf(tx, domainKey, [rule], { messages, due: [] })
-        const meetings = meetingsOf(messages, index, clients)
-        const met = meetings.filter(({ rules }) => rules.length > 0)
-        await windows?.load(
-          tx,
-          met.map(({ sample }) => sample),
-          place,
-        )
-        for (const { sample, rules } of meetings) {
-          windows?.add(sample)
-          if (rules.length > 0) evaluation.meet(rule, sample, windows?.readerOf(rule, sample))
-        }
-        return some
+        const met = await meetingsOf(messages, index, clients)
+        const loaded = await windows?.load(tx, met.meetings, place)
+        return { read, met, loaded }
       })
-      ;({ place, isEnd } = read)
+      // No transaction waits for the evaluation.
+      const tried = await tryAll(rule, { evaluation, meetings: met.meetings, windows, endMs, until: loaded?.left })
+      ;({ isSlow } = tried)
+      if (isSlow) found.fail(`the rule takes more than ${MAX_MESSAGE_MS / 1000} s for one message: it would be paused`)
+      if (loaded?.isTooMuch === true || (windows?.size ?? 0) > MAX_OF_DOMAIN) {
+        found.fail('the windows keep more values than there is memory for: the rule would be paused')
+        isSlow = true
+      }
+      const stoppedAt = tried.stoppedAt ?? met.left
+      if (stoppedAt === undefined) ({ place, isEnd } = read)
+      else place = placeBefore(stoppedAt)
       ;({ seen } = evaluation.countsOf(rule))
     }
     const nowMs = Math.min(Date.now(), range.toSeconds * 1000)
@@ -151,6 +159,49 @@ export class Trials {
       isComplete: isEnd,
     }
   }
+}
+
+const placeBefore = (message: LiveMessage): Place => {
+  const { xid, seq, message: number } = placeOf(message)
+  return { xid, seq, message: number }
+}
+
+/** Evaluates the rule in turns of the event loop, until the time is over or a message takes too long. Returns the next message, if any is left. */
+async function tryAll(
+  rule: CompiledRule,
+  {
+    evaluation,
+    meetings,
+    windows,
+    endMs,
+    until,
+  }: {
+    evaluation: Evaluation
+    meetings: readonly Meeting[]
+    windows: DomainWindows | undefined
+    endMs: number
+    until: LiveMessage | undefined
+  },
+): Promise<{ stoppedAt: LiveMessage | undefined; isSlow: boolean }> {
+  const turns = createTurns()
+  const spending = new Spending<CompiledRule>()
+  let message: LiveMessage | undefined
+  let isSlow = false
+  for (const { sample, rules } of meetings) {
+    if (sample.message !== message) {
+      const isOver = isSlow || sample.message === until || (message !== undefined && monotonicMs() > endMs)
+      if (isOver) return { stoppedAt: sample.message, isSlow }
+      ;({ message } = sample)
+      spending.begin()
+    }
+    windows?.add(sample)
+    if (isSlow || rules.length === 0) continue
+    if (turns.isOver) await turns.next()
+    const evaluatedMs = performance.now()
+    evaluation.meet(rule, sample, windows?.readerOf(rule, sample))
+    isSlow = spending.add(rule, performance.now() - evaluatedMs) !== undefined
+  }
+  return { stoppedAt: undefined, isSlow }
 }
 
 type Range = { fromSeconds: number; toSeconds: number }

@@ -166,14 +166,21 @@ describe('limits', () => {
     expect(read('mean', 2 * MINUTE_MS)).toBe(1.5)
   })
 
-  it('forget series without values', () => {
+  it('are kept for as long as each series says, counted, and forgotten', () => {
     const { store, read } = storeOf([[1000, 4]])
-    store.add({ ...KEY, name: 'fan' }, { timeMs: 4000, arrivalMs: 4000, value: 7 })
-    const dayMs = 24 * 60 * MINUTE_MS
-    store.prune(dayMs + 10 * MINUTE_MS + 999)
-    expect([read('last', 5000), read('last', 5000, undefined, 'fan')]).toEqual([4, 7])
-    store.prune(dayMs + 10 * MINUTE_MS + 1000)
-    expect([read('last', 5000), read('last', 5000, undefined, 'fan')]).toEqual([undefined, 7])
+    const fan = { ...KEY, name: 'fan' }
+    for (let minute = 0; minute <= 20; minute++) {
+      const timeMs = minute * MINUTE_MS
+      store.add(fan, { timeMs, arrivalMs: timeMs, value: minute }, 10 * MINUTE_MS)
+    }
+    // Of the old values, the newest is kept.
+    expect([read('count', 20 * MINUTE_MS, 60 * MINUTE_MS, 'fan'), store.size]).toEqual([11, 12])
+    store.forget(KEY)
+    expect([read('last', 5000), read('last', 20 * MINUTE_MS, undefined, 'fan'), store.size]).toEqual([
+      undefined,
+      20,
+      11,
+    ])
   })
 })
 

@@ -18,7 +18,7 @@ import type { WindowFunction, WindowReader } from './window-reader.ts'
 
 export const MAX_WINDOW_VALUES = 10_000
 /** How much longer than the longest window values are kept, for messages that are late or early. */
-const LATENESS_MS = 10 * 60_000
+export const LATENESS_MS = 10 * 60_000
 /** Dropped places at the beginning of the arrays are reused when there are as many. */
 const COMPACT_PLACES = 1024
 
@@ -38,8 +38,8 @@ class SeriesValues {
   #first = 0
   #newestArrivalMs = -Infinity
 
-  get newestArrivalMs(): number {
-    return this.#newestArrivalMs
+  get size(): number {
+    return this.#times.length - this.#first
   }
 
   add(timeMs: number, arrivalMs: number, value: number, keepMs: number): void {
@@ -140,6 +140,7 @@ const idOf = ({ client, channel, subtopic, name }: SeriesKey) => `${client}\n${c
 export class WindowStore {
   readonly #windowTime: WindowTime
   readonly #series = new Map<string, SeriesValues>()
+  #size = 0
   /** For so long before the newest arrival, values are kept, and are added when the series are rebuilt; the newest value is always kept. */
   readonly keptMs: number
 
@@ -148,12 +149,25 @@ export class WindowStore {
     this.keptMs = longestMs + LATENESS_MS
   }
 
-  /** Adds a value before the record that it belongs to is evaluated, so that its windows contain it. */
-  add(key: SeriesKey, sample: SeriesSample): void {
+  /** How many values there are. */
+  get size(): number {
+    return this.#size
+  }
+
+  /** Adds a value before the record that it belongs to is evaluated, so that its windows contain it. `keptMs`: that of its series, if less. */
+  add(key: SeriesKey, sample: SeriesSample, keptMs = this.keptMs): void {
     const id = idOf(key)
     let series = this.#series.get(id)
     if (series === undefined) this.#series.set(id, (series = new SeriesValues()))
-    series.add(this.#timeOf(sample), sample.arrivalMs, sample.value, this.keptMs)
+    const before = series.size
+    series.add(this.#timeOf(sample), sample.arrivalMs, sample.value, keptMs)
+    this.#size += series.size - before
+  }
+
+  forget(key: SeriesKey): void {
+    const id = idOf(key)
+    this.#size -= this.#series.get(id)?.size ?? 0
+    this.#series.delete(id)
   }
 
   /** Answers the windows of the record of series `key` at these times. */
@@ -166,12 +180,6 @@ export class WindowStore {
         return values.read(wanted, endMs, durationMs ?? MAX_WINDOW_MS)
       },
     }
-  }
-
-  /** Forgets series without a value since the longest window that there is: the newest value is read by `last` until then. */
-  prune(nowMs: number): void {
-    const sinceMs = nowMs - MAX_WINDOW_MS - LATENESS_MS
-    for (const [id, series] of this.#series) if (series.newestArrivalMs <= sinceMs) this.#series.delete(id)
   }
 
   #timeOf({ timeMs, arrivalMs }: Pick<SeriesSample, 'timeMs' | 'arrivalMs'>): number {

@@ -112,18 +112,15 @@ export class Evaluation {
 
   #stateOf(rule: CompiledRule, series: Series): SeriesState {
     const key = `${rule.key}\n${keyOf(series)}`
-    let entry = this.#states.get(key)
-    if (entry === undefined) {
-      entry = { rule, series, state: IDLE, last: undefined, isChanged: false, isStored: false }
-      this.#states.set(key, entry)
-    }
-    return entry
+    return this.#states.get(key) ?? { rule, series, state: IDLE, last: undefined, isChanged: false, isStored: false }
   }
 
   #store(entry: SeriesState, { state }: Advanced): void {
     if (state === entry.state) return
     entry.state = state
     entry.isChanged = true
+    // Most series are idle before and after a record: they are not kept.
+    this.#states.set(`${entry.rule.key}\n${keyOf(entry.series)}`, entry)
   }
 
   #tell(

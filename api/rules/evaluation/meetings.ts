@@ -4,6 +4,7 @@ import type { Place } from '#api/consumers/index.ts'
 import { readForward } from '#api/messages/index.ts'
 import type { LiveMessage } from '#api/messages/index.ts'
 import type { Transaction } from '#core/database/index.ts'
+import { createTurns } from '#core/turns.ts'
 import type { CompiledRule } from '../compile.ts'
 import { RuleClient } from '../engine/index.ts'
 import type { RuleIndex } from '../engine/index.ts'
@@ -119,17 +120,39 @@ export async function clientsOf(
 
 export type Meeting = { sample: Sample; rules: readonly CompiledRule[] }
 
-/** The samples of the messages, in order, and the rules that each meets. */
-export function meetingsOf(
+/** Evaluations that one step does; the last message may exceed them. A sample that meets no rule counts as one. */
+const MAX_MEETINGS = 20_000
+/** Evaluations of one message. */
+const MAX_MEETINGS_OF_MESSAGE = 500_000
+/** Samples between two looks at the clock. */
+const SAMPLES_PER_LOOK = 32
+
+export type Meetings = {
+  meetings: Meeting[]
+  /** The first message that is left for the next step. */
+  left: LiveMessage | undefined
+  /** Samples that are not evaluated, because their message has too many for the rules that it meets. */
+  dropped: ReadonlyMap<CompiledRule, number>
+}
+
+/** The samples of the messages, in order, and the rules that each meets; of as many messages as one step can evaluate, at least of the first. */
+export async function meetingsOf(
   messages: readonly LiveMessage[],
   index: RuleIndex<CompiledRule>,
   clients: Clients,
-): Meeting[] {
-  return messages.flatMap((message) => {
+): Promise<Meetings> {
+  const turns = createTurns()
+  const meetings: Meeting[] = []
+  const dropped = new Map<CompiledRule, number>()
+  let count = 0
+  for (const [number, message] of messages.entries()) {
+    if (number > 0 && count >= MAX_MEETINGS) return { meetings, left: message, dropped }
     const { client, groups } = clients.ofMessage(message)
-    return safeSamples(message, client).map((sample) => ({
-      sample,
-      rules: index
+    const samples = safeSamples(message, client)
+    let ofMessage = 0
+    for (const [place, sample] of samples.entries()) {
+      if (place % SAMPLES_PER_LOOK === 0 && turns.isOver) await turns.next()
+      const rules = index
         .match({
           channel: message.channelId,
           subtopic: message.subtopic,
@@ -138,7 +161,16 @@ export function meetingsOf(
           groups,
           tags: client.tags,
         })
-        .filter(({ place }) => comparePlaces(place, sample.place) <= 0),
-    }))
-  })
+        .filter((rule) => comparePlaces(rule.place, sample.place) <= 0)
+      ofMessage += rules.length
+      if (ofMessage <= MAX_MEETINGS_OF_MESSAGE) meetings.push({ sample, rules })
+      else for (const rule of rules) dropped.set(rule, (dropped.get(rule) ?? 0) + 1)
+    }
+    count += Math.max(ofMessage, samples.length)
+  }
+  return { meetings, left: undefined, dropped }
 }
+
+/** Why samples were not evaluated. */
+export const reasonOfDropped = (count: number): string =>
+  `${count} records of one message were not evaluated: a message has at most ${MAX_MEETINGS_OF_MESSAGE} evaluations by all rules that it meets`

@@ -51,6 +51,11 @@ export async function endLeases(db: Queryable, node: string): Promise<void> {
   await sql`UPDATE rule_domains SET leased_until = '-infinity' WHERE node = ${node}`.execute(db)
 }
 
+/** PostgreSQL ends a transaction that waits for its client for too long. */
+export async function keepAlive(tx: Transaction): Promise<void> {
+  await sql`SELECT`.execute(tx)
+}
+
 /** Stores where a rule stands that is behind. `isBehind` false: it goes on with the others. */
 export async function storeOwnPlace(tx: Transaction, ruleKey: number, place: Place, isBehind: boolean): Promise<void> {
   await sql`UPDATE rules SET (xid, seq, message) = ROW (${placeValues(place)}), is_behind = ${isBehind} WHERE key = ${ruleKey}`.execute(
@@ -62,7 +67,7 @@ export async function storeOwnPlace(tx: Transaction, ruleKey: number, place: Pla
 export async function pauseRule(
   tx: Transaction,
   ruleKey: number,
-  { place, kind, reason }: { place: Place; kind: 'right' | 'loop'; reason: string },
+  { place, kind, reason }: { place: Place; kind: 'right' | 'loop' | 'costly'; reason: string },
 ): Promise<void> {
   await sql`UPDATE rules SET is_behind = true, (xid, seq, message) = ROW (${placeValues(place)}), paused_at = now(), pause_kind = ${kind},
     paused_reason = ${reason}, checked_at = now(), error_at = now(), error_reason = ${reason}, error_count = error_count + 1
@@ -266,32 +271,36 @@ export type StoredValue = {
   value: number
 }
 
-/** Values of these sources before the place, in the order of their arrival; of each series the newest `perSeries`. */
+/** Values of these series before the place, in the order of their arrival: of each the newest `perSeries`, of all the newest `limit`. */
 export async function readValues(
   db: Queryable,
-  sources: readonly { channelKey: number; publisherId: string; subtopic: string }[],
-  { before, sinceSeconds, perSeries }: { before: Place; sinceSeconds: number; perSeries: number },
+  series: readonly (Series & { sinceSeconds: number })[],
+  { before, perSeries, limit }: { before: Place; perSeries: number; limit: number },
 ): Promise<StoredValue[]> {
-  const channelKeys = [...new Set(sources.map(({ channelKey }) => channelKey))]
+  const channelKeys = [...new Set(series.map(({ channelKey }) => channelKey))]
+  const sinceSeconds = Math.min(...series.map((one) => one.sinceSeconds))
   const { rows } = await sql<StoredValue>`
     WITH wanted AS MATERIALIZED (
-      SELECT s.key, s.channel_key, s.publisher_id, s.subtopic, s.name FROM series s
-        JOIN unnest(${sources.map(({ channelKey }) => channelKey)}::bigint[], ${sources.map(({ publisherId }) => publisherId)}::text[],
-          ${sources.map(({ subtopic }) => subtopic)}::text[]) AS n (channel_key, publisher_id, subtopic) USING (channel_key, publisher_id, subtopic)),
+      SELECT s.key, s.channel_key, s.publisher_id, s.subtopic, s.name, to_timestamp(n.since) AS since FROM series s
+        JOIN unnest(${series.map(({ channelKey }) => channelKey)}::bigint[], ${series.map(({ publisherId }) => publisherId)}::text[],
+          ${series.map(({ subtopic }) => subtopic)}::text[], ${series.map(({ name }) => name)}::text[],
+          ${series.map((one) => one.sinceSeconds)}::float8[]) AS n (channel_key, publisher_id, subtopic, name, since)
+          USING (channel_key, publisher_id, subtopic, name)),
     opened AS (
       SELECT m.arrived_at, m.batch_seq, m.message, m.chunk, unnest(m.series_keys) AS series_key, unnest(m.times) AS time,
         unnest(m."values") AS value, generate_subscripts(m.series_keys, 1) AS place
       FROM records m JOIN ingest_batches b ON b.seq = m.batch_seq
       WHERE m.channel_key = ANY (${channelKeys}::bigint[]) AND m.arrived_at > to_timestamp(${sinceSeconds}::float8)
+        AND m.series_keys && (SELECT array_agg(key) FROM wanted)
         AND b.arrived_at > to_timestamp(${sinceSeconds - 60}::float8) AND (b.xid, b.seq, m.message) < (${placeValues(before)})),
     numbered AS (
       SELECT w.channel_key, w.publisher_id, w.subtopic, w.name, o.*,
         row_number() OVER (PARTITION BY o.series_key ORDER BY o.arrived_at DESC, o.batch_seq DESC, o.message DESC, o.chunk DESC, o.place DESC) AS age
-      FROM opened o JOIN wanted w ON w.key = o.series_key WHERE o.value IS NOT NULL)
+      FROM opened o JOIN wanted w ON w.key = o.series_key AND o.arrived_at > w.since WHERE o.value IS NOT NULL)
     SELECT channel_key AS "channelKey", publisher_id AS "publisherId", subtopic, name, extract(epoch FROM time)::float8 * 1000 AS "timeMs",
       extract(epoch FROM arrived_at)::float8 * 1000 AS "arrivalMs", value FROM numbered WHERE age <= ${perSeries}
-    ORDER BY arrived_at, batch_seq, message, chunk, place`.execute(db)
-  return rows
+    ORDER BY arrived_at DESC, batch_seq DESC, message DESC, chunk DESC, place DESC LIMIT ${limit}`.execute(db)
+  return rows.toReversed()
 }
 
 export type NewPublication = {

@@ -5,11 +5,12 @@
 import { comparePlaces } from '#api/consumers/index.ts'
 import type { Place } from '#api/consumers/index.ts'
 import type { Journal, Quotas, Recorder } from '#api/identity/index.ts'
+import { placeOf } from '#api/messages/index.ts'
 import type { LiveMessage } from '#api/messages/index.ts'
 import { BoundedCache } from '#core/bounded-cache.ts'
 import type { Transaction } from '#core/database/index.ts'
-import { formatTime } from '#core/time.ts'
-import { createTurns } from '#core/turns.ts'
+import { formatTime, monotonicMs } from '#core/time.ts'
+import { createTurns, inTurns } from '#core/turns.ts'
 import { queueMessages } from '#queues/index.ts'
 import type { NewMessage } from '#queues/index.ts'
 import { Episodes } from '../alarms/raising.ts'
@@ -31,6 +32,7 @@ import {
   countErrors,
   findTaskKeys,
   insertPublications,
+  keepAlive,
   listChannels,
   pauseRule,
   readDue,
@@ -42,10 +44,14 @@ import {
   writeStates,
 } from './repository.ts'
 import type { ChannelRow, NewPublication, StateRow, StepDomain } from './repository.ts'
-import { clientsOf, meetingsOf, readMessages } from './meetings.ts'
-import type { Meeting } from './meetings.ts'
-import type { Sample } from './samples.ts'
+import { clientsOf, meetingsOf, readMessages, reasonOfDropped } from './meetings.ts'
+import type { Meeting, Read } from './meetings.ts'
+import { keyOf } from './samples.ts'
+import type { Sample, Series } from './samples.ts'
+import { MAX_MESSAGE_MS, Spending } from './spending.ts'
+import { judgeWindows } from './window-budget.ts'
 import { DomainWindows } from './windows.ts'
+import type { Loaded } from './windows.ts'
 
 /** States that time changes, of one step. */
 const MAX_DUE = 1_000
@@ -54,6 +60,10 @@ const SETTLE_MS = 500
 /** Batches of other channels that are passed without storing it. */
 const UNSTORED_BATCHES = 200
 const LEASE_SECONDS = 4
+/** A step ends at the next message when its evaluations took as long: others wait for it. */
+const MAX_EVALUATED_MS = 250
+/** The longest time without a statement in the transaction of a step. */
+const KEEP_ALIVE_MS = 1_000
 /** Domains whose rules a process has compiled. */
 const MAX_DOMAINS = 10_000
 
@@ -88,6 +98,14 @@ type Domain = {
   channels: { mark: string; byKey: ReadonlyMap<number, ChannelRow> } | undefined
 }
 
+/** Where a step ends: where its reading did, or before that. */
+type Reached = Pick<Read, 'place' | 'isEnd' | 'leftSeconds'>
+
+const reachedBefore = (left: LiveMessage): Reached => {
+  const { xid, seq, message, arrivedAtSeconds } = placeOf(left)
+  return { place: { xid, seq, message }, isEnd: false, leftSeconds: arrivedAtSeconds }
+}
+
 type Shared = { domain: StepDomain; known: Domain; record: Recorder }
 
 export class RuleSteps {
@@ -103,7 +121,11 @@ export class RuleSteps {
     const { journal, node } = this.#deps
     try {
       let moved: { windows: DomainWindows; place: Place } | undefined
+      let isRepeated = false
       const outcome = await journal.change('system', async (tx, record) => {
+        // After a deadlock the transaction begins again: what was added to the windows was not committed.
+        if (isRepeated) this.#domains.delete(domainKey)
+        isRepeated = true
         moved = undefined
         const domain = await takeDomain(tx, domainKey, node)
         if (domain === undefined) return { ...NOTHING, isElsewhere: true }
@@ -180,18 +202,18 @@ export class RuleSteps {
       index: known.index,
       windows: known.windows,
       channels,
-      messages: read.messages,
-      isEnd: read.isEnd,
+      read,
     })
+    const { reached } = found
     const isNothing = read.messages.length === 0 && !domain.isBehind && !found.hasChanged
     if (!isNothing || read.passed >= UNSTORED_BATCHES || known.windows !== undefined)
       await storePlace(tx, domain.domainKey, {
-        place: read.place,
-        behindSinceSeconds: read.leftSeconds,
+        place: reached.place,
+        behindSinceSeconds: reached.leftSeconds,
         node: this.#deps.node,
         leaseSeconds: LEASE_SECONDS,
       })
-    return { ...found, hasMore: found.hasMore || !read.isEnd, place: read.place }
+    return { ...found, hasMore: found.hasMore || !reached.isEnd, place: reached.place }
   }
 
   /** The rule that is furthest behind reads on by itself, up to the place of the others. */
@@ -213,20 +235,20 @@ export class RuleSteps {
       // Its windows are read again for each step: a rule is behind for a short time.
       windows: DomainWindows.of([rule]),
       channels,
-      messages: read.messages,
-      isEnd: read.isEnd,
+      read,
       before: rule.place,
     })
+    const { reached } = found
     // Paused meanwhile: its place was stored.
     if (found.paused.has(rule.key)) return { ...found, hasMore: behind.length > 1 }
-    if (read.isEnd && until === undefined)
+    if (reached.isEnd && until === undefined)
       await storePlace(tx, domain.domainKey, {
-        place: read.place,
+        place: reached.place,
         behindSinceSeconds: null,
         node: this.#deps.node,
         leaseSeconds: LEASE_SECONDS,
       })
-    await storeOwnPlace(tx, rule.key, read.place, !read.isEnd)
+    await storeOwnPlace(tx, rule.key, reached.place, !reached.isEnd)
     await noteChange(tx, domain.domainKey)
     return { ...found, hasMore: true }
   }
@@ -239,15 +261,14 @@ export class RuleSteps {
       index: RuleIndex<CompiledRule>
       windows: DomainWindows | undefined
       channels: ReadonlyMap<number, ChannelRow>
-      messages: readonly LiveMessage[]
-      isEnd: boolean
+      read: Read
       before?: Place
     },
-  ): Promise<StepOutcome & { hasChanged: boolean; paused: ReadonlySet<number> }> {
+  ): Promise<StepOutcome & { hasChanged: boolean; paused: ReadonlySet<number>; reached: Reached }> {
     const { domain, record } = shared
-    const { rules, channels, windows } = given
+    const { rules, channels, windows, read } = given
     const nowMs = Date.now() - SETTLE_MS
-    const due = given.isEnd
+    const due = read.isEnd
       ? await readDue(
           tx,
           rules.map(({ key }) => key),
@@ -255,10 +276,13 @@ export class RuleSteps {
           MAX_DUE,
         )
       : []
-    if (given.messages.length === 0 && due.length === 0)
-      return { ...NOTHING, hasChanged: false, paused: new Set<number>() }
-    const clients = await clientsOf(tx, domain.domainKey, rules, { messages: given.messages, due })
-    const meetings = meetingsOf(given.messages, given.index, clients)
+    if (read.messages.length === 0 && due.length === 0)
+      return { ...NOTHING, hasChanged: false, paused: new Set<number>(), reached: read }
+    const clients = await clientsOf(tx, domain.domainKey, rules, { messages: read.messages, due })
+    const met = await meetingsOf(read.messages, given.index, clients)
+    const loaded = await windows?.load(tx, met.meetings, given.before ?? domain.place)
+    const left = loaded?.left ?? met.left
+    const meetings = loaded?.left === undefined ? met.meetings : meetingsBefore(met.meetings, loaded.left)
     const paused = await this.#pauseLacking(tx, domain, meetings)
     const collected = new Collected(
       { domain, channels, client: clients.byId },
@@ -266,14 +290,10 @@ export class RuleSteps {
     )
     const evaluation = new Evaluation((caused) => collected.take(caused))
     await giveStates(tx, evaluation, rules, { meetings, due })
-    if (windows !== undefined)
-      await windows.load(
-        tx,
-        meetings.filter((one) => one.rules.some(({ windowMs }) => windowMs > 0)).map(({ sample }) => sample),
-        given.before ?? domain.place,
-      )
-    await this.#meetAll(tx, { evaluation, meetings, windows, paused })
-    const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
+    if (windows !== undefined) await this.#limitWindows(tx, { windows, loaded, meetings, paused })
+    const stoppedAt = (await this.#meetAll(tx, { evaluation, meetings, windows, paused })) ?? left
+    // What is due is settled when no message before it is left.
+    const isDue = new Set(stoppedAt === undefined ? due.map(({ ruleKey }) => ruleKey) : [])
     for (const entry of evaluation.states)
       if (isDue.has(entry.rule.key) && !paused.has(entry.rule.key)) evaluation.pass(entry, nowMs)
     await storeStates(tx, evaluation)
@@ -281,6 +301,10 @@ export class RuleSteps {
       evaluation,
       maxOpen: this.#deps.quotas.ofDomain(domain.domainKey, 'open_alarms'),
     })
+    await countErrors(
+      tx,
+      [...met.dropped].map(([{ id }, count]) => ({ ruleId: id, reason: reasonOfDropped(count), count })),
+    )
     await addCounts(tx, evaluation.counts)
     if (paused.size > 0) await noteChange(tx, domain.domainKey)
     return {
@@ -288,10 +312,14 @@ export class RuleSteps {
       hasMore: due.length === MAX_DUE || paused.size > 0,
       hasChanged: true,
       paused: new Set(paused.keys()),
+      reached: stoppedAt === undefined ? read : reachedBefore(stoppedAt),
     }
   }
 
-  /** Evaluates the rules that each sample meets, in turns of the event loop, up to the places where they are paused. */
+  /**
+   * Evaluates the rules that each sample meets, in turns of the event loop, up to the places where they are paused. Returns the message at which it
+   * stopped, because the messages before it took long enough.
+   */
   async #meetAll(
     tx: Transaction,
     {
@@ -305,20 +333,79 @@ export class RuleSteps {
       windows: DomainWindows | undefined
       paused: Map<number, Place>
     },
-  ): Promise<void> {
+  ): Promise<LiveMessage | undefined> {
     const turns = createTurns()
+    const begunMs = monotonicMs()
+    let sentMs = begunMs
+    const spending = new Spending<CompiledRule>()
+    let message: LiveMessage | undefined
     for (const { sample, rules } of meetings) {
-      if (turns.isOver) await turns.next()
+      if (sample.message !== message) {
+        if (message !== undefined && monotonicMs() - begunMs > MAX_EVALUATED_MS) return sample.message
+        ;({ message } = sample)
+        spending.begin()
+      }
       windows?.add(sample)
       for (const rule of rules) {
+        if (turns.isOver) {
+          await turns.next()
+          // PostgreSQL ends a transaction that waits for its client for too long.
+          if (monotonicMs() - sentMs > KEEP_ALIVE_MS) {
+            await keepAlive(tx)
+            sentMs = monotonicMs()
+          }
+        }
         const place = paused.get(rule.key)
         if (place !== undefined && comparePlaces(place, sample.place) <= 0) continue
         if (publishes(rule) && depthOf(sample) >= MAX_DEPTH) {
           paused.set(rule.key, sample.place)
           await this.#pauseLooping(tx, rule, sample)
-        } else evaluation.meet(rule, sample, windows?.readerOf(rule, sample))
+          continue
+        }
+        const evaluatedMs = performance.now()
+        evaluation.meet(rule, sample, windows?.readerOf(rule, sample))
+        const costliest = spending.add(rule, performance.now() - evaluatedMs)
+        if (costliest === undefined) continue
+        paused.set(costliest.rule.key, sample.place)
+        await pauseBehind(tx, costliest.rule, sample, {
+          kind: 'costly',
+          reason: reasonOfCost(sample, costliest.seconds),
+        })
       }
     }
+    return undefined
+  }
+
+  /** Pauses the rule with the longest windows, at the first message that it meets, if the windows of its domain take too much memory. */
+  async #limitWindows(
+    tx: Transaction,
+    {
+      windows,
+      loaded,
+      meetings,
+      paused,
+    }: {
+      windows: DomainWindows
+      loaded: Loaded | undefined
+      meetings: readonly Meeting[]
+      paused: Map<number, Place>
+    },
+  ): Promise<void> {
+    const { isTooMuch, unused } = judgeWindows(windows, this.#allWindows(), monotonicMs())
+    for (const known of this.#domains.values())
+      if (known.windows !== undefined && unused.includes(known.windows)) known.windows = DomainWindows.of(known.served)
+    if (!isTooMuch && loaded?.isTooMuch !== true) return
+    let first: { rule: CompiledRule; place: Place } | undefined
+    for (const { sample, rules } of meetings)
+      for (const rule of rules)
+        if (rule.windowMs > (first?.rule.windowMs ?? 0) && !paused.has(rule.key)) first = { rule, place: sample.place }
+    if (first === undefined) return
+    paused.set(first.rule.key, first.place)
+    await pauseRule(tx, first.rule.key, { place: first.place, kind: 'costly', reason: TOO_MANY_VALUES })
+  }
+
+  *#allWindows(): Iterable<DomainWindows> {
+    for (const { windows } of this.#domains.values()) if (windows !== undefined) yield windows
   }
 
   /** Pauses rules whose user lacks a right, at the first message that they meet. Returns the places where they stop. */
@@ -341,28 +428,51 @@ export class RuleSteps {
     return paused
   }
 
-  /** The message is behind the rule: it would pause it again. */
-  async #pauseLooping(tx: Transaction, rule: CompiledRule, { place, message }: Sample): Promise<void> {
-    const reason = `${MAX_DEPTH} rules in a row caused the message of ${formatTime(new Date(message.receivedAtSeconds * 1000))}: the rule would cause itself without end`
-    await pauseRule(tx, rule.key, { place: { ...place, message: place.message + 1 }, kind: 'loop', reason })
+  async #pauseLooping(tx: Transaction, rule: CompiledRule, sample: Sample): Promise<void> {
+    const reason = `${MAX_DEPTH} rules in a row caused ${nameOf(sample)}: the rule would cause itself without end`
+    await pauseBehind(tx, rule, sample, { kind: 'loop', reason })
   }
+}
+
+const TOO_MANY_VALUES =
+  'its windows are the longest of rules that keep more values than there is memory for: shorten them, or restrict its source'
+
+const meetingsBefore = (meetings: readonly Meeting[], left: LiveMessage): readonly Meeting[] =>
+  meetings.slice(
+    0,
+    meetings.findIndex(({ sample }) => sample.message === left),
+  )
+
+const nameOf = ({ message }: Sample): string =>
+  `the message of ${formatTime(new Date(message.receivedAtSeconds * 1000))}`
+
+const reasonOfCost = (sample: Sample, seconds: number): string =>
+  `the rule took ${seconds.toFixed(1)} s for ${nameOf(sample)}, most of all rules that it meets, and did not finish it: a message has ${MAX_MESSAGE_MS / 1000} s`
+
+/** The message is behind the rule: it would pause it again. */
+async function pauseBehind(
+  tx: Transaction,
+  rule: CompiledRule,
+  { place }: Sample,
+  why: { kind: 'loop' | 'costly'; reason: string },
+): Promise<void> {
+  await pauseRule(tx, rule.key, { place: { ...place, message: place.message + 1 }, ...why })
 }
 
 async function giveStates(
   tx: Transaction,
   evaluation: Evaluation,
   rules: readonly CompiledRule[],
-  {
-    meetings,
-    due,
-  }: { meetings: readonly { sample: Sample; rules: readonly CompiledRule[] }[]; due: readonly StateRow[] },
+  { meetings, due }: { meetings: readonly Meeting[]; due: readonly StateRow[] },
 ): Promise<void> {
-  const wanted = new Map<string, { ruleKey: number; series: Sample['series'] }>()
-  for (const { sample, rules: met } of meetings)
-    for (const { key: ruleKey } of met)
-      wanted.set(JSON.stringify([ruleKey, sample.series]), { ruleKey, series: sample.series })
+  const ofRules = new Map<number, Map<string, Series>>(rules.map(({ key }) => [key, new Map()]))
+  await inTurns(meetings, ({ sample: { series }, rules: met }) => {
+    const name = met.length === 0 ? '' : keyOf(series)
+    for (const { key } of met) ofRules.get(key)?.set(name, series)
+  })
+  const wanted = [...ofRules].flatMap(([ruleKey, all]) => [...all.values()].map((series) => ({ ruleKey, series })))
   const byKey = new Map(rules.map((rule) => [rule.key, rule]))
-  for (const row of [...due, ...(await readStates(tx, [...wanted.values()]))]) {
+  for (const row of [...due, ...(await readStates(tx, wanted))]) {
     const rule = byKey.get(row.ruleKey)
     if (rule !== undefined) evaluation.give(rule, row.series, row)
   }
