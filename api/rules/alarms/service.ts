@@ -12,6 +12,7 @@ import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError, kindOf, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
+import { parseInstant } from '#core/time.ts'
 import {
   deleteAlarm,
   findAlarms,
@@ -238,13 +239,8 @@ async function assigneeOf(
   return user.id
 }
 
-/** RFC 3339 section 5.6; the offset is required. */
-const INSTANT = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/
-
 function instantOf(text: string | undefined, path: string): string | undefined {
-  if (text === undefined || text === '') return undefined
-  if (!INSTANT.test(text) || !Number.isFinite(Date.parse(text))) throw refusedField(path, 'must be a time (RFC 3339)')
-  return text
+  return text === undefined || text === '' ? undefined : parseInstant(text, path)
 }
 
 /** Empty filters nothing, as elsewhere. */
