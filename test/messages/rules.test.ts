@@ -199,6 +199,27 @@ describe('a rule', () => {
     expect(await alarmsOf(plant, rule.id)).toEqual([])
   })
 
+  test('evaluates series whose subtopic and name are longer than an entry of an index', async () => {
+    const channel = await newChannel()
+    const rule = await newRule(plant, {
+      ...hot(channel),
+      actions: [{ type: 'alarm' }, { type: 'publish', channel: await newChannel() }],
+    })
+    // Without a pattern: PostgreSQL compresses what it indexes.
+    const chars = (count: number) =>
+      Array.from({ length: count }, () => String.fromCodePoint(0x4e00 + Math.trunc(Math.random() * 0x5000))).join('')
+    const subtopic = encodeURIComponent(chars(1_000))
+    const records = [{ n: 'n'.repeat(500), v: 31 }]
+    for (let turn = 0; turn < 2; turn++) await sendRecords(plant, device, channel, records, subtopic)
+    expect(await untilSeen(plant, rule.id, 2)).toMatchObject({ raised: 1, acted: 1, open_alarms: 1 })
+    const [alarm] = await alarmsOf(plant, rule.id)
+    expect(alarm).toMatchObject({ count: 2 })
+    const cleared = await plant.owner.call('PATCH', url(`alarms/${alarm?.id}`), { status: 'cleared' })
+    expectStatus(200, cleared)
+    await sendRecords(plant, device, channel, records, subtopic)
+    expect(await untilSeen(plant, rule.id, 3)).toMatchObject({ raised: 2, open_alarms: 1 })
+  })
+
   test('that causes itself is paused with the reason', async () => {
     const channel = await newChannel()
     const rule = await newRule(plant, {

@@ -2,6 +2,7 @@
 import type { TriggerMessage } from '#queues/index.ts'
 import { RuleClient } from '../engine/index.ts'
 import type { RuleVariables } from '../engine/index.ts'
+import { digestOfParts } from '../digest.ts'
 import type { CompiledAction, CompiledRule } from '../compile.ts'
 import type { Caused } from './evaluation.ts'
 import type { NewPublication } from './repository.ts'
@@ -77,16 +78,9 @@ function describe(caused: Caused, variables: RuleVariables, known: Known): strin
 
 /** The same message, series, moment and action publish one message, and start one run. */
 function originOf({ series, effect }: Caused, place: number): string {
-  return JSON.stringify([
-    effect.cause,
-    effect.kind,
-    effect.atMs,
-    place,
-    series.publisherId,
-    series.channelKey,
-    series.subtopic,
-    series.name,
-  ])
+  const { publisherId, channelKey, subtopic, name } = series
+  const parts = [effect.cause, effect.kind, effect.atMs, place, publisherId, channelKey, subtopic, name]
+  return digestOfParts(parts).toString('hex')
 }
 
 export function publicationOf(

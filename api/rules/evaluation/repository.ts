@@ -3,8 +3,10 @@ import type { Place } from '#api/consumers/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { jsonArray } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
+import { digestOfParts } from '../digest.ts'
 import type { RuleState } from '../engine/index.ts'
-import { placeValues } from '../repository.ts'
+import { lockDomain, placeValues } from '../repository.ts'
 import type { RuleCounts, LastSample } from './evaluation.ts'
 import type { Series } from './samples.ts'
 
@@ -122,16 +124,19 @@ const stateOf = (row: StoredState): StateRow => ({
 
 const COLUMNS = sql`s.rule_key, s.publisher_id, s.channel_key, s.subtopic, s.name, s.state`
 
-export async function readStates(
-  tx: Transaction,
-  wanted: readonly { ruleKey: number; series: Series }[],
-): Promise<StateRow[]> {
+type StateKey = { ruleKey: number; series: Series }
+
+const digestOfSeries = ({ publisherId, channelKey, subtopic, name }: Series): Buffer =>
+  digestOfParts([publisherId, channelKey, subtopic, name])
+
+const keysOf = (states: readonly StateKey[]): Sql =>
+  sql`unnest(${states.map(({ ruleKey }) => ruleKey)}::bigint[], ${states.map(({ series }) => digestOfSeries(series))}::bytea[])
+    AS n (rule_key, series_digest)`
+
+export async function readStates(tx: Transaction, wanted: readonly StateKey[]): Promise<StateRow[]> {
   if (wanted.length === 0) return []
-  const of = <Name extends keyof Series>(name: Name) => wanted.map(({ series }) => series[name])
   const { rows } = await sql<StoredState>`SELECT ${COLUMNS} FROM rule_states s
-    JOIN unnest(${wanted.map(({ ruleKey }) => ruleKey)}::bigint[], ${of('publisherId')}::text[], ${of('channelKey')}::bigint[],
-      ${of('subtopic')}::text[], ${of('name')}::text[]) AS n (rule_key, publisher_id, channel_key, subtopic, name)
-      USING (rule_key, publisher_id, channel_key, subtopic, name)`.execute(tx)
+    JOIN ${keysOf(wanted)} USING (rule_key, series_digest)`.execute(tx)
   return rows.map(stateOf)
 }
 
@@ -157,39 +162,39 @@ export type NewState = StateRow & {
 export async function writeStates(tx: Transaction, states: readonly NewState[]): Promise<void> {
   if (states.length === 0) return
   const of = <Name extends keyof Series>(name: Name) => states.map(({ series }) => series[name])
-  await sql`INSERT INTO rule_states (rule_key, publisher_id, channel_key, subtopic, name, state, due_at)
-    SELECT n.rule_key, n.publisher_id, n.channel_key, n.subtopic, n.name, n.state, to_timestamp(n.due)
+  await sql`INSERT INTO rule_states (rule_key, publisher_id, channel_key, subtopic, name, series_digest, state, due_at)
+    SELECT n.rule_key, n.publisher_id, n.channel_key, n.subtopic, n.name, n.digest, n.state, to_timestamp(n.due)
       FROM unnest(${states.map(({ ruleKey }) => ruleKey)}::bigint[], ${of('publisherId')}::text[], ${of('channelKey')}::bigint[],
-        ${of('subtopic')}::text[], ${of('name')}::text[],
+        ${of('subtopic')}::text[], ${of('name')}::text[], ${states.map(({ series }) => digestOfSeries(series))}::bytea[],
         ${jsonArray(states.map(({ state, last }) => JSON.stringify({ state, last })))}::jsonb[],
         ${states.map(({ dueMs }) => (dueMs === null ? null : dueMs / 1000))}::float8[])
-        AS n (rule_key, publisher_id, channel_key, subtopic, name, state, due)
+        AS n (rule_key, publisher_id, channel_key, subtopic, name, digest, state, due)
       JOIN rules r ON r.key = n.rule_key
     ON CONFLICT ON CONSTRAINT rule_states_pkey DO UPDATE SET state = excluded.state, due_at = excluded.due_at`.execute(
     tx,
   )
 }
 
-export async function removeStates(
-  tx: Transaction,
-  states: readonly { ruleKey: number; series: Series }[],
-): Promise<void> {
+export async function removeStates(tx: Transaction, states: readonly StateKey[]): Promise<void> {
   if (states.length === 0) return
-  const of = <Name extends keyof Series>(name: Name) => states.map(({ series }) => series[name])
-  await sql`DELETE FROM rule_states s USING unnest(${states.map(({ ruleKey }) => ruleKey)}::bigint[], ${of('publisherId')}::text[],
-      ${of('channelKey')}::bigint[], ${of('subtopic')}::text[], ${of('name')}::text[]) AS n (rule_key, publisher_id, channel_key, subtopic, name)
-    WHERE s.rule_key = n.rule_key AND s.publisher_id = n.publisher_id AND s.channel_key = n.channel_key AND s.subtopic = n.subtopic
-      AND s.name = n.name`.execute(tx)
+  await sql`DELETE FROM rule_states s USING ${keysOf(states)}
+    WHERE s.rule_key = n.rule_key AND s.series_digest = n.series_digest`.execute(tx)
 }
 
 /** The states behind these alarms: a condition that still holds begins again. */
 export async function forgetStates(tx: Transaction, domainKey: number, alarmIds: readonly string[]): Promise<void> {
-  await sql`SELECT FROM rule_domains WHERE domain_key = ${domainKey} FOR NO KEY UPDATE`.execute(tx)
-  await sql`DELETE FROM rule_states s USING alarms a JOIN rules r ON r.id = a.rule_id
-      LEFT JOIN channels c ON c.domain_key = a.domain_key AND c.id = a.channel_id
-    WHERE a.domain_key = ${domainKey} AND a.id::text = ANY (${[...alarmIds]}::text[]) AND a.cleared_at IS NULL AND s.rule_key = r.key
-      AND s.publisher_id = coalesce(a.client_id::text, '') AND s.channel_key = c.key AND s.subtopic = a.subtopic AND s.name = a.name`.execute(
+  await lockDomain(tx, domainKey)
+  const { rows } = await sql<
+    Series & { ruleKey: number }
+  >`SELECT r.key AS "ruleKey", coalesce(a.client_id::text, '') AS "publisherId",
+      c.key AS "channelKey", a.subtopic, a.name
+    FROM alarms a JOIN rules r ON r.id = a.rule_id JOIN channels c ON c.domain_key = a.domain_key AND c.id = a.channel_id
+    WHERE a.domain_key = ${domainKey} AND a.id::text = ANY (${[...alarmIds]}::text[]) AND a.cleared_at IS NULL`.execute(
     tx,
+  )
+  await removeStates(
+    tx,
+    rows.map(({ ruleKey, ...series }) => ({ ruleKey, series })),
   )
 }
 

@@ -2,7 +2,6 @@
  * Publishes what rules recorded, with the rights that their users have then. The message is stored once under the rule and its cause, whatever
  * process takes the row and however often.
  */
-import { createHash } from 'node:crypto'
 import type { MessageGate } from '#api/devices/index.ts'
 import { findActingUser } from '#api/identity/index.ts'
 import { parseContent } from '#api/messages/index.ts'
@@ -13,6 +12,7 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { isTemporary } from '#queues/index.ts'
+import { digestOf } from '../digest.ts'
 import { countErrors } from '../evaluation/repository.ts'
 import { deferPublications, removePublications, takePublications } from './repository.ts'
 import type { QueuedPublication } from './repository.ts'
@@ -63,7 +63,10 @@ export function startRulePublications({ database, bus, gate, messages, logger, i
       content: parseContent(contentType, body, { subtopic, receivedAtSeconds }),
       original: { contentType, body },
       envelope: { rule: { id: ruleId, depth } },
-      idempotency: { scope: digest(`rule publication ${ruleId} ${origin}`), requestDigest: digest(row.payload) },
+      idempotency: {
+        scope: digestOf(`rule publication ${ruleId} ${origin}`),
+        requestDigest: digestOf(row.payload),
+      },
     })
   }
 
@@ -113,5 +116,3 @@ function errorsOf(refused: readonly { row: QueuedPublication; reason: string }[]
   const byRule = Map.groupBy(refused, ({ row }) => row.ruleId)
   return [...byRule].map(([ruleId, some]) => ({ ruleId, reason: some.at(-1)?.reason ?? '', count: some.length }))
 }
-
-const digest = (text: string): Buffer => createHash('sha256').update(text).digest()
