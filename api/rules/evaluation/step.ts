@@ -206,6 +206,12 @@ export class RuleSteps {
     const index = new RuleIndex([rule], ({ filter }) => filter)
     const channels = await this.#channelsOf(tx, domain.domainKey, { ...known, channels: undefined }, [rule])
     const until = known.served.length === 0 ? undefined : domain.place
+    // The others begin at or before its place, such as those that were created while it was paused: its place is a floor.
+    if (until !== undefined && comparePlaces(rule.place, until) >= 0) {
+      await storeOwnPlace(tx, rule.key, rule.place, false)
+      await noteChange(tx, domain.domainKey)
+      return { ...NOTHING, hasMore: true }
+    }
     const read = await readMessages(tx, { place: rule.place, channels, index, until })
     const found = await this.#evaluate(tx, shared, {
       rules: [rule],
