@@ -196,6 +196,7 @@ export class Evaluator {
       } catch (error) {
         // Others go on meanwhile; this one is tried again when time or messages come to it.
         logger.warn({ err: error, domainKey }, 'failed to evaluate the rules of a domain; retrying')
+        this.#seen.add(domainKey)
         this.#isServedKnown = false
         this.#served = new Set([...this.#served].filter((key) => key !== domainKey))
       }
@@ -215,9 +216,10 @@ export class Evaluator {
     const position = this.#position
     if (position !== undefined && this.#swept !== undefined && position.seq < Number.MAX_SAFE_INTEGER)
       await passDomains(database.db, {
-        from: { ...this.#swept, message: 0 },
+        // What came before was looked through in earlier rounds, whose domains are no longer known.
+        from: { xid: this.#swept.xid, seq: this.#swept.seq + 1, message: 0 },
         to: { xid: position.xid, seq: position.seq + 1, message: 0 },
-        seen: [...this.#seen, ...this.#waiting],
+        seen: [...this.#seen, ...this.#waiting, ...this.#elsewhere],
       })
     this.#seen = new Set()
     this.#swept = position
