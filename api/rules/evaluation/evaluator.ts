@@ -129,6 +129,8 @@ export class Evaluator {
         this.#swept = undefined
         return { pauseMs: IDLE_PAUSE_MS, isWakeable: true }
       }
+      // Before anything is evaluated: what waits for time waits longer by the time in which no process was there.
+      if (this.#position === undefined) await this.#noteAlive()
       await this.#look()
       await this.#lookAtTime()
       const hasMore = await this.#stepInTurn()
@@ -211,9 +213,8 @@ export class Evaluator {
     this.#rareMs = monotonicMs()
     const { database } = this.#deps
     this.#isServedKnown = false
-    if (this.#served.size > 0 || this.#position !== undefined)
-      await database.transaction((tx) => noteAlive(tx, LONGEST_GAP_SECONDS))
     const position = this.#position
+    if (position !== undefined) await this.#noteAlive()
     if (position !== undefined && this.#swept !== undefined && position.seq < Number.MAX_SAFE_INTEGER)
       await passDomains(database.db, {
         // What came before was looked through in earlier rounds, whose domains are no longer known.
@@ -224,6 +225,10 @@ export class Evaluator {
     this.#seen = new Set()
     this.#swept = position
     await this.#checkPaused()
+  }
+
+  async #noteAlive(): Promise<void> {
+    await this.#deps.database.transaction((tx) => noteAlive(tx, LONGEST_GAP_SECONDS))
   }
 
   /** Rules go on at their place when their right is back. */
