@@ -99,6 +99,21 @@ describe('the rights of a rule', () => {
     expect(await untilSeen(plant, rule.id, 3)).toMatchObject({ seen: 3, matched: 3, raised: 1 })
     expect(await alarmsOf(plant, rule.id)).toMatchObject([{ count: 3, value: 33 }])
   })
+
+  test('that are lost pause it too when time alone would let it act', async () => {
+    const member = await newMember(plant.api, tenant(), ['read', 'rule_create', 'rule_read', 'channel_subscribe'])
+    const body = { name: 'waits', ...hot(), for: '3s' }
+    const rule = expectStatus(201, await member.call('POST', rules(), body)).json<RuleBody>()
+    await sendValue(plant, device, channel, 31)
+    await untilSeen(plant, rule.id, 1)
+    const { domainId } = plant
+    await revokeRoles(plant.api, member.user.id, { type: 'domain', domainId, id: domainId })
+    const paused = await until(async () => {
+      const shown = await showRule(plant, rule.id)
+      return shown.paused === undefined ? undefined : shown
+    }, 'the rule is paused')
+    expect(paused).toMatchObject({ seen: 1, raised: 0 })
+  })
 })
 
 test('a rule starts a task with the record that it found, once for each message', async () => {

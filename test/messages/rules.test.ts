@@ -1,6 +1,7 @@
 // contract decision 100; docs/guides/rules.md
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
+import { sleep } from '#core/time.ts'
 import { until } from '../harness/until.ts'
 import { expectStatus, send } from './consumers-support.ts'
 import { alarmsOf, newRule, sendRecords, sendValue, showRule, untilSeen } from './rules-support.ts'
@@ -298,6 +299,31 @@ describe('a rule', () => {
     await sendValue(plant, device, channel, 32)
     await untilSeen(plant, witness.id, 2)
     expect(await untilSeen(plant, rule.id, 1)).toMatchObject({ seen: 1, status: 'enabled' })
+  })
+
+  test('that was disabled while it waited for `for` begins again', async () => {
+    const channel = await newChannel()
+    const rule = await newRule(plant, hot(channel, { for: '1s' }))
+    await sendValue(plant, device, channel, 31)
+    await untilSeen(plant, rule.id, 1)
+    expectStatus(200, await plant.owner.call('POST', url(`rules/${rule.id}/disable`)))
+    await sleep(1_100)
+    expectStatus(200, await plant.owner.call('POST', url(`rules/${rule.id}/enable`), {}))
+    await sendValue(plant, device, channel, 20)
+    expect(await untilSeen(plant, rule.id, 2)).toMatchObject({ seen: 2, raised: 0 })
+  })
+
+  test('clears after `clear_for` the alarm of a channel that it does not read any more', async () => {
+    const [kept, left] = [await newChannel(), await newChannel()]
+    const source = { type: 'messages', channels: [kept, left] }
+    const rule = await newRule(plant, { source, condition: 'value > 30.0', clear_for: '2s' })
+    for (const value of [31, 20]) await sendValue(plant, device, left, value)
+    await untilSeen(plant, rule.id, 2)
+    const changed = await plant.owner.call('PATCH', url(`rules/${rule.id}`), {
+      source: { ...source, channels: [kept] },
+    })
+    expectStatus(200, changed)
+    await until(async () => (await alarmsOf(plant, rule.id, '&status=cleared')).length === 1, 'the alarm was cleared')
   })
 
   test('is created, listed, changed and deleted; its open alarms are cleared and stay', async () => {

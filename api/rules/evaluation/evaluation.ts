@@ -110,6 +110,11 @@ export class Evaluation {
     this.#store(entry, advanced)
   }
 
+  /** Ends a wait without an effect. */
+  forget(entry: SeriesState): void {
+    this.#store(entry, { state: IDLE, effects: [] })
+  }
+
   #stateOf(rule: CompiledRule, series: Series): SeriesState {
     const key = `${rule.key}\n${keyOf(series)}`
     let entry = this.#states.get(key)

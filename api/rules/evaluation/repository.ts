@@ -219,6 +219,13 @@ export async function listChannels(
   return rows
 }
 
+export async function listChannelsByKey(db: Queryable, keys: readonly number[]): Promise<ChannelRow[]> {
+  if (keys.length === 0) return []
+  const { rows } =
+    await sql<ChannelRow>`SELECT key, id, name FROM channels WHERE key = ANY (${[...keys]}::bigint[])`.execute(db)
+  return rows
+}
+
 export type ClientRow = {
   key: number
   id: string

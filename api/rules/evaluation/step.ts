@@ -32,6 +32,7 @@ import {
   findTaskKeys,
   insertPublications,
   listChannels,
+  listChannelsByKey,
   pauseRule,
   readDue,
   readStates,
@@ -251,7 +252,7 @@ export class RuleSteps {
     },
   ): Promise<StepOutcome & { hasChanged: boolean; paused: ReadonlySet<number> }> {
     const { domain, record } = shared
-    const { rules, channels, windows } = given
+    const { rules, windows } = given
     const nowMs = Date.now() - SETTLE_MS
     const due = given.isEnd
       ? await readDue(
@@ -266,6 +267,8 @@ export class RuleSteps {
     const clients = await clientsOf(tx, domain.domainKey, rules, { messages: given.messages, due })
     const meetings = meetingsOf(given.messages, given.index, clients)
     const paused = await this.#pauseLacking(tx, domain, meetings)
+    await this.#pauseLackingDue(tx, domain, { due, rules, paused, place: given.before ?? domain.place })
+    const channels = await withChannelsOf(tx, due, given.channels)
     const collected = new Collected(
       { domain, channels, client: clients.byId },
       new Map(rules.map((rule) => [rule.key, rule])),
@@ -281,7 +284,11 @@ export class RuleSteps {
     await this.#meetAll(tx, { evaluation, meetings, windows, paused })
     const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
     for (const entry of evaluation.states)
-      if (isDue.has(entry.rule.key) && !paused.has(entry.rule.key)) evaluation.pass(entry, nowMs)
+      if (isDue.has(entry.rule.key) && !paused.has(entry.rule.key)) {
+        // Nobody can look at what is raised for a channel that was deleted.
+        if (entry.state.status === 'pending' && !channels.has(entry.series.channelKey)) evaluation.forget(entry)
+        else evaluation.pass(entry, nowMs)
+      }
     await storeStates(tx, evaluation)
     const outcome = await collected.store(tx, record, {
       evaluation,
@@ -347,11 +354,43 @@ export class RuleSteps {
     return paused
   }
 
+  /** Pauses rules whose user lacks a right too when time alone would let them act: they have met no message since. */
+  async #pauseLackingDue(
+    tx: Transaction,
+    { domainId }: StepDomain,
+    {
+      due,
+      rules,
+      paused,
+      place,
+    }: { due: readonly StateRow[]; rules: readonly CompiledRule[]; paused: Map<number, Place>; place: Place },
+  ): Promise<void> {
+    const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
+    for (const rule of rules) {
+      if (!isDue.has(rule.key) || paused.has(rule.key)) continue
+      const reason = await lackOf(tx, this.#deps, rule.userKey, domainId, rule)
+      if (reason === undefined) continue
+      paused.set(rule.key, place)
+      await pauseRule(tx, rule.key, { place, kind: 'right', reason })
+    }
+  }
+
   /** The message is behind the rule: it would pause it again. */
   async #pauseLooping(tx: Transaction, rule: CompiledRule, { place, message }: Sample): Promise<void> {
     const reason = `${MAX_DEPTH} rules in a row caused the message of ${formatTime(new Date(message.receivedAtSeconds * 1000))}: the rule would cause itself without end`
     await pauseRule(tx, rule.key, { place: { ...place, message: place.message + 1 }, kind: 'loop', reason })
   }
+}
+
+/** With the channels of what is due: a rule may not read them any more. */
+async function withChannelsOf(
+  tx: Transaction,
+  due: readonly StateRow[],
+  channels: ReadonlyMap<number, ChannelRow>,
+): Promise<ReadonlyMap<number, ChannelRow>> {
+  const lacking = new Set(due.map(({ series }) => series.channelKey).filter((key) => !channels.has(key)))
+  const rows = await listChannelsByKey(tx, [...lacking])
+  return new Map([...channels, ...rows.map((row) => [row.key, row] as const)])
 }
 
 async function giveStates(
