@@ -151,7 +151,7 @@ COMMENT ON COLUMN rule_publications.attempts IS 'Number of attempts.';
 COMMENT ON COLUMN rule_publications.due_at IS 'When it may be taken.';
 COMMENT ON COLUMN rule_publications.created_at IS 'When it was caused.';
 CREATE INDEX rule_publications_due ON rule_publications (due_at, key);
-CREATE INDEX rule_publications_domain ON rule_publications (domain_key);
+CREATE INDEX rule_publications_domain ON rule_publications (domain_key, due_at, key);
 
 CREATE TABLE rule_clock (
   key smallint NOT NULL,

@@ -2212,7 +2212,7 @@ COMMENT ON COLUMN rule_publications.origin IS 'SHA-256, in hexadecimal, of the m
 COMMENT ON COLUMN rule_publications.attempts IS 'Number of attempts.';
 COMMENT ON COLUMN rule_publications.due_at IS 'When it may be taken.';
 COMMENT ON COLUMN rule_publications.created_at IS 'When it was caused.';
-CREATE INDEX rule_publications_domain ON rule_publications USING btree (domain_key);
+CREATE INDEX rule_publications_domain ON rule_publications USING btree (domain_key, due_at, key);
 CREATE INDEX rule_publications_due ON rule_publications USING btree (due_at, key);
 
 CREATE TABLE rule_states (

@@ -329,6 +329,13 @@ export async function insertPublications(tx: Transaction, rows: readonly NewPubl
     ON CONFLICT ON CONSTRAINT rule_publications_origin_key DO NOTHING`.execute(tx)
 }
 
+/** How many publications of the domain wait, counted up to the limit. */
+export async function countPublications(tx: Transaction, domainKey: number, limit: number): Promise<number> {
+  const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM
+    (SELECT FROM rule_publications WHERE domain_key = ${domainKey} LIMIT ${limit}) w`.execute(tx)
+  return rows[0]?.total ?? 0
+}
+
 /** The tasks of the domain among these, by id. */
 export async function findTaskKeys(
   tx: Transaction,

@@ -21,13 +21,14 @@ import { listEnabled, noteChange } from '../repository.ts'
 import type { StoredRule } from '../repository.ts'
 import { lackOf } from '../rights.ts'
 import type { RightsDeps } from '../rights.ts'
-import { MAX_DEPTH, depthOf, publicationOf, publishes, startOf, textOf, valueOf, variablesOf } from './effects.ts'
+import { MAX_DEPTH, publicationOf, publishes, startOf, textOf, valueOf, variablesOf } from './effects.ts'
 import type { Known } from './effects.ts'
 import { Evaluation, dueOf, isIdle } from './evaluation.ts'
 import type { Caused } from './evaluation.ts'
 import {
   addCounts,
   channelMark,
+  countPublications,
   countErrors,
   findTaskKeys,
   insertPublications,
@@ -45,6 +46,7 @@ import {
 import type { ChannelRow, NewPublication, StateRow, StepDomain } from './repository.ts'
 import { clientsOf, meetingsOf, readMessages } from './meetings.ts'
 import type { Meeting } from './meetings.ts'
+import { depthOf } from './samples.ts'
 import type { Sample } from './samples.ts'
 import { DomainWindows } from './windows.ts'
 
@@ -55,6 +57,8 @@ const SETTLE_MS = 500
 /** Batches of other channels that are passed without storing it. */
 const UNSTORED_BATCHES = 200
 const LEASE_SECONDS = 4
+/** Publications of a domain that may wait: rules that cause each other cause up to the eighth power of their number. */
+const MAX_PUBLICATIONS = 10_000
 /** Domains whose rules a process has compiled. */
 const MAX_DOMAINS = 10_000
 
@@ -432,6 +436,8 @@ async function storeStates(tx: Transaction, evaluation: Evaluation): Promise<voi
   )
 }
 
+const FULL = `${MAX_PUBLICATIONS} messages of rules of the domain wait for their publication: a message was not published`
+
 /** What a step causes, until it is stored. */
 class Collected {
   readonly #episodes = new Episodes()
@@ -512,14 +518,17 @@ class Collected {
     const refused = this.#episodes.isEmpty
       ? new Set<string>()
       : await this.#episodes.store(tx, record, { domainKey, maxOpen })
-    await insertPublications(tx, this.#publications)
-    for (const { ruleKey } of this.#publications) this.#countActed(evaluation, ruleKey)
+    const { fitting, excess } = await this.#fit(tx)
+    await insertPublications(tx, fitting)
+    for (const { ruleKey } of fitting) this.#countActed(evaluation, ruleKey)
     const tasks = await findTaskKeys(tx, domainKey, [...new Set(this.#starts.map(({ taskId }) => taskId))])
     const errors = [...refused].map((ruleId) => ({
       ruleId,
       reason: `the domain has as many open alarms as it may (${maxOpen}): an alarm was not raised`,
       count: 1,
     }))
+    for (const [ruleId, some] of Map.groupBy(excess, (row) => row.ruleId))
+      errors.push({ ruleId, reason: FULL, count: some.length })
     for (const [taskId, starts] of Map.groupBy(this.#starts, (start) => start.taskId)) {
       const taskKey = tasks.get(taskId)
       if (taskKey === undefined)
@@ -535,7 +544,15 @@ class Collected {
       }
     }
     await countErrors(tx, errors)
-    return { ...NOTHING, published: this.#publications.length > 0, started: this.#starts.length > 0 }
+    return { ...NOTHING, published: fitting.length > 0, started: this.#starts.length > 0 }
+  }
+
+  /** What there is room for among the publications of the domain that wait. */
+  async #fit(tx: Transaction): Promise<{ fitting: NewPublication[]; excess: NewPublication[] }> {
+    const all = this.#publications
+    if (all.length === 0) return { fitting: [], excess: [] }
+    const room = MAX_PUBLICATIONS - (await countPublications(tx, this.#domain.domainKey, MAX_PUBLICATIONS))
+    return { fitting: all.slice(0, room), excess: all.slice(room) }
   }
 
   #countActed(evaluation: Evaluation, ruleKey: number): void {
