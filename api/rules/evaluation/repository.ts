@@ -6,7 +6,7 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { digestOfParts } from '../digest.ts'
 import type { RuleState } from '../engine/index.ts'
-import { lockDomain, placeValues } from '../repository.ts'
+import { placeValues } from '../repository.ts'
 import type { RuleCounts, LastSample } from './evaluation.ts'
 import type { Series } from './samples.ts'
 
@@ -71,15 +71,15 @@ export async function pauseRule(
     WHERE key = ${ruleKey}`.execute(tx)
 }
 
-/** Says what failed. */
+/** Says what failed. Lock the domains of the rules first: a step locks rules in an order of its own. */
 export async function countErrors(
-  db: Queryable,
+  tx: Transaction,
   errors: readonly { ruleId: string; reason: string; count: number }[],
 ): Promise<void> {
   if (errors.length === 0) return
   await sql`UPDATE rules r SET error_at = now(), error_reason = n.reason, error_count = r.error_count + n.count
     FROM unnest(${errors.map(({ ruleId }) => ruleId)}::uuid[], ${errors.map(({ reason }) => reason)}::text[],
-      ${errors.map(({ count }) => count)}::int[]) AS n (id, reason, count) WHERE r.id = n.id`.execute(db)
+      ${errors.map(({ count }) => count)}::int[]) AS n (id, reason, count) WHERE r.id = n.id`.execute(tx)
 }
 
 export async function addCounts(tx: Transaction, counts: ReadonlyMap<number, RuleCounts>): Promise<void> {
@@ -181,9 +181,8 @@ export async function removeStates(tx: Transaction, states: readonly StateKey[])
     WHERE s.rule_key = n.rule_key AND s.series_digest = n.series_digest`.execute(tx)
 }
 
-/** The states behind these alarms: a condition that still holds begins again. */
+/** The states behind these alarms: a condition that still holds begins again. Lock the domain first. */
 export async function forgetStates(tx: Transaction, domainKey: number, alarmIds: readonly string[]): Promise<void> {
-  await lockDomain(tx, domainKey)
   const { rows } = await sql<
     Series & { ruleKey: number }
   >`SELECT r.key AS "ruleKey", coalesce(a.client_id::text, '') AS "publisherId",

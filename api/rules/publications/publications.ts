@@ -14,6 +14,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { isTemporary } from '#queues/index.ts'
 import { digestOf } from '../digest.ts'
 import { countErrors } from '../evaluation/repository.ts'
+import { lockDomain } from '../repository.ts'
 import { deferPublications, removePublications, takePublications } from './repository.ts'
 import type { QueuedPublication } from './repository.ts'
 
@@ -106,13 +107,23 @@ export function startRulePublications({ database, bus, gate, messages, logger, i
       const refused = attempts.flatMap(({ row, reason }) => (reason === undefined ? [] : [{ row, reason }]))
       for (const { row, reason } of refused)
         logger.warn({ rule: row.ruleId, reason }, 'did not publish a message of a rule')
-      await countErrors(db, errorsOf(refused))
+      await noteRefused(database, refused)
       return isFull
     },
   })
 }
 
-function errorsOf(refused: readonly { row: QueuedPublication; reason: string }[]) {
+type Refused = { row: QueuedPublication; reason: string }
+
+async function noteRefused(database: Database, refused: readonly Refused[]): Promise<void> {
+  for (const [domainKey, some] of Map.groupBy(refused, ({ row }) => row.domainKey))
+    await database.transaction(async (tx) => {
+      await lockDomain(tx, domainKey)
+      await countErrors(tx, errorsOf(some))
+    })
+}
+
+function errorsOf(refused: readonly Refused[]) {
   const byRule = Map.groupBy(refused, ({ row }) => row.ruleId)
   return [...byRule].map(([ruleId, some]) => ({ ruleId, reason: some.at(-1)?.reason ?? '', count: some.length }))
 }
