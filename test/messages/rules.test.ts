@@ -326,6 +326,22 @@ describe('a rule', () => {
     await until(async () => (await alarmsOf(plant, rule.id, '&status=cleared')).length === 1, 'the alarm was cleared')
   })
 
+  test('that was locked for a moment is evaluated soon after it', async () => {
+    const channel = await newChannel()
+    const rule = await newRule(plant, hot(channel))
+    await sendValue(plant, device, channel, 20)
+    await untilSeen(plant, rule.id, 1)
+    await plant.api.database.transaction(async (tx) => {
+      await sql`SELECT FROM rule_domains FOR NO KEY UPDATE`.execute(tx)
+      await sendValue(plant, device, channel, 31)
+      await sleep(300)
+    })
+    const freeMs = performance.now()
+    await untilSeen(plant, rule.id, 2)
+    // Rules of another process are asked for again after five seconds.
+    expect(performance.now() - freeMs).toBeLessThan(2_000)
+  })
+
   test('is created, listed, changed and deleted; its open alarms are cleared and stay', async () => {
     const channel = await newChannel()
     const { call } = plant.owner

@@ -14,7 +14,7 @@ export type StepDomain = { domainKey: number; domainId: string; version: number;
 
 type Placed = { xid: string; seq: number; message: number }
 
-/** Locks where the rules of the domain stand, and takes them over if their process is gone. Undefined: another process evaluates them. */
+/** Locks where the rules of the domain stand, and takes them over if their process is gone. Undefined: they are locked, or another process evaluates them. */
 export async function takeDomain(tx: Transaction, domainKey: number, node: string): Promise<StepDomain | undefined> {
   const { rows } = await sql<Omit<StepDomain, 'place'> & Placed>`
     SELECT r.domain_key AS "domainKey", d.id AS "domainId", r.version, r.xid::text AS xid, r.seq, r.message, r.behind_since IS NOT NULL AS "isBehind"
@@ -25,6 +25,15 @@ export async function takeDomain(tx: Transaction, domainKey: number, node: strin
   if (row === undefined) return undefined
   const { xid, seq, message, ...rest } = row
   return { ...rest, place: { xid: BigInt(xid), seq, message } }
+}
+
+/** Whether rules that could not be taken are left alone for longer than a short lock: another process evaluates them, or the domain is disabled. */
+export async function isElsewhere(db: Queryable, domainKey: number, node: string): Promise<boolean> {
+  const { rows } = await sql`SELECT FROM rule_domains r JOIN domains d ON d.key = r.domain_key
+    WHERE r.domain_key = ${domainKey} AND (r.node = ${node} OR r.leased_until < now()) AND d.status = 'enabled'`.execute(
+    db,
+  )
+  return rows.length === 0
 }
 
 /** Stores where the rules of the domain stand. Other processes leave the domain to this one for a while. */
@@ -377,14 +386,20 @@ export async function listDueDomains(db: Queryable, nowMs: number, limit: number
   return rows.map(({ key }) => key)
 }
 
-/** Moves domains on that got no messages: those that stand at `from` or behind it, and are not among `seen`. */
+/**
+ * Moves domains on that got no messages: those that stand at `from` or behind it, and are not among `seen`, at most `limit`. Those that are locked
+ * are left. Returns their number.
+ */
 export async function passDomains(
   db: Queryable,
-  { from, to, seen }: { from: Place; to: Place; seen: readonly number[] },
-): Promise<void> {
-  await sql`UPDATE rule_domains SET (xid, seq, message) = ROW (${placeValues(to)}), behind_since = NULL
-    WHERE (xid, seq, message) >= (${placeValues(from)}) AND (xid, seq, message) < (${placeValues(to)})
-      AND domain_key <> ALL (${[...seen]}::bigint[])`.execute(db)
+  { from, to, seen, limit }: { from: Place; to: Place; seen: readonly number[]; limit: number },
+): Promise<number> {
+  const { rows } = await sql`UPDATE rule_domains SET (xid, seq, message) = ROW (${placeValues(to)}), behind_since = NULL
+    WHERE domain_key IN (SELECT domain_key FROM rule_domains
+      WHERE (xid, seq, message) >= (${placeValues(from)}) AND (xid, seq, message) < (${placeValues(to)})
+        AND domain_key <> ALL (${[...seen]}::bigint[]) LIMIT ${limit} FOR NO KEY UPDATE SKIP LOCKED)
+    RETURNING domain_key`.execute(db)
+  return rows.length
 }
 
 /** Paused rules that lack a right and were not looked at for a while, with their domains. */

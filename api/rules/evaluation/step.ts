@@ -70,7 +70,7 @@ export type StepDeps = RightsDeps & {
 }
 
 export type StepOutcome = {
-  /** Another process evaluates the rules of the domain. */
+  /** The rules of the domain are locked, or another process evaluates them. */
   isElsewhere: boolean
   /** There is more to do at once. */
   hasMore: boolean
