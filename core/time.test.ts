@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { kindOf } from './errors/index.ts'
-import { ZERO_TIME, formatDurationMs, formatTime, parseDurationMs, sleep, withDeadline } from './time.ts'
+import { ZERO_TIME, formatDurationMs, formatTime, parseDurationMs, parseInstant, sleep, withDeadline } from './time.ts'
 
 describe('a time', () => {
   test.each([
@@ -23,6 +23,32 @@ describe('a time', () => {
       expect(() => formatTime(text)).toThrow('not a UTC timestamp')
     },
   )
+})
+
+describe('an instant', () => {
+  test.each([
+    ['2026-11-21T01:02:03Z', '2026-11-21T01:02:03.0Z'],
+    ['2026-11-21t01:02:03.123456789z', '2026-11-21T01:02:03.123456789Z'],
+    ['2028-02-29T01:02:03+23:00', '2028-02-28T02:02:03.0Z'],
+    ['2026-03-01T00:30:00.5+01:00', '2026-02-28T23:30:00.5Z'],
+  ])('%j is %j', (text, utc) => {
+    expect(parseInstant(text, 'from')).toBe(utc)
+  })
+
+  test.each([
+    'yesterday',
+    '2026-11-21',
+    '2026-11-21T01:02:03',
+    '2026-02-30T00:00:00Z',
+    '2026-02-29T00:00:00Z',
+    '2026-13-01T00:00:00Z',
+    '2026-11-21T25:00:00Z',
+    '0000-01-01T00:00:00Z',
+    '0001-01-01T00:00:00+01:00',
+    '9999-12-31T23:59:59-01:00',
+  ])('%j is refused', (text) => {
+    expect(() => parseInstant(text, 'from')).toThrow('must be a time')
+  })
 })
 
 describe('a duration', () => {

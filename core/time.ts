@@ -27,6 +27,24 @@ function formatDatabaseTime(text: string): string {
   return `${day}T${clock}.${fraction.padEnd(6, '0')}Z`
 }
 
+/** RFC 3339 section 5.6; the offset is required. */
+const INSTANT = /^(\d{4}-\d\d-(\d\d))T(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)$/i
+
+/**
+ * A time of RFC 3339 in UTC, with its fraction, as PostgreSQL takes it. JavaScript takes the 30th of February and offsets that PostgreSQL refuses.
+ * Throws `malformed` naming `path` for anything else, and for a time outside the years 1 to 9999.
+ */
+export function parseInstant(text: string, path: string): string {
+  const [, day = '', number, clock = '', fraction = '0', offset = ''] = INSTANT.exec(text) ?? []
+  const at = new Date(`${day}T${clock}${offset.toUpperCase()}`)
+  const dayBegins = new Date(`${day}T00:00:00Z`)
+  const isReal = Number.isFinite(at.getTime()) && Number(number) === dayBegins.getUTCDate()
+  const utc = isReal ? at.toISOString() : ''
+  if (!/^\d{4}-/.test(utc) || utc.startsWith('0000'))
+    throw refusedField(path, 'must be a time in RFC 3339, such as 2026-01-01T00:00:00Z')
+  return `${utc.slice(0, 19)}.${fraction}Z`
+}
+
 const UNIT_MS: Record<string, number> = {
   ns: 1e-6,
   us: 1e-3,

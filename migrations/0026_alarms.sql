@@ -11,6 +11,7 @@ CREATE TABLE alarms (
   channel_name text NOT NULL DEFAULT '',
   subtopic text NOT NULL DEFAULT '',
   name text NOT NULL DEFAULT '',
+  series_digest bytea NOT NULL,
   unit text NOT NULL DEFAULT '',
   severity text NOT NULL,
   value jsonb,
@@ -46,6 +47,7 @@ COMMENT ON COLUMN alarms.channel_id IS 'Id of the channel of the message; NULL: 
 COMMENT ON COLUMN alarms.channel_name IS 'Name of the channel then.';
 COMMENT ON COLUMN alarms.subtopic IS 'Subtopic of the message, elements joined by a dot.';
 COMMENT ON COLUMN alarms.name IS 'Name of the record; empty: the message has no records.';
+COMMENT ON COLUMN alarms.series_digest IS 'SHA-256 of client, channel, subtopic and name, which together may be too long for an index.';
 COMMENT ON COLUMN alarms.unit IS 'Unit of the record.';
 COMMENT ON COLUMN alarms.severity IS 'How serious it is: info, warning, major or critical.';
 COMMENT ON COLUMN alarms.value IS 'The value that raised it, or that was last seen while the condition held; NULL: none.';
@@ -62,7 +64,7 @@ COMMENT ON COLUMN alarms.assignee_id IS 'Id of the user who takes care of it; NU
 COMMENT ON COLUMN alarms.cleared_at IS 'When it was cleared; NULL: it is open.';
 COMMENT ON COLUMN alarms.cleared_by IS 'Id of the user who cleared it; NULL: the rule did, or it is open.';
 COMMENT ON COLUMN alarms.updated_at IS 'When it was last changed.';
-CREATE UNIQUE INDEX alarms_open_key ON alarms (rule_id, client_id, channel_id, subtopic, name) NULLS NOT DISTINCT WHERE cleared_at IS NULL;
+CREATE UNIQUE INDEX alarms_open_key ON alarms (rule_id, series_digest) WHERE cleared_at IS NULL;
 CREATE INDEX alarms_page ON alarms (domain_key, first_at, key);
 CREATE INDEX alarms_open ON alarms (domain_key, first_at, key) WHERE cleared_at IS NULL;
 CREATE INDEX alarms_client ON alarms (client_id, first_at);

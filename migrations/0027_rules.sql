@@ -99,9 +99,10 @@ CREATE TABLE rule_states (
   channel_key bigint NOT NULL,
   subtopic text NOT NULL,
   name text NOT NULL,
+  series_digest bytea NOT NULL,
   state jsonb NOT NULL,
   due_at timestamptz,
-  CONSTRAINT rule_states_pkey PRIMARY KEY (rule_key, publisher_id, channel_key, subtopic, name),
+  CONSTRAINT rule_states_pkey PRIMARY KEY (rule_key, series_digest),
   CONSTRAINT rule_states_rule_fkey FOREIGN KEY (rule_key) REFERENCES rules(key) ON DELETE CASCADE
 );
 COMMENT ON TABLE rule_states IS 'The state of a rule for a series of a client. A series without a row is idle.';
@@ -110,6 +111,7 @@ COMMENT ON COLUMN rule_states.publisher_id IS 'Id of the client; empty: a user o
 COMMENT ON COLUMN rule_states.channel_key IS 'The channel.';
 COMMENT ON COLUMN rule_states.subtopic IS 'The subtopic.';
 COMMENT ON COLUMN rule_states.name IS 'Name of the record; empty: the message has no records.';
+COMMENT ON COLUMN rule_states.series_digest IS 'SHA-256 of client, channel, subtopic and name, which together may be too long for an index.';
 COMMENT ON COLUMN rule_states.state IS 'Whether the condition holds, since when, and the message that caused it.';
 COMMENT ON COLUMN rule_states.due_at IS 'When time alone changes the state; NULL: never.';
 CREATE INDEX rule_states_due ON rule_states (due_at) WHERE due_at IS NOT NULL;
@@ -144,12 +146,12 @@ COMMENT ON COLUMN rule_publications.subtopic IS 'Subtopic; empty: the channel it
 COMMENT ON COLUMN rule_publications.content_type IS 'Content type of the payload.';
 COMMENT ON COLUMN rule_publications.payload IS 'The payload.';
 COMMENT ON COLUMN rule_publications.depth IS 'Number of rules in the chain of causes, this one included.';
-COMMENT ON COLUMN rule_publications.origin IS 'The message, the series and the action that caused it: the same origin publishes one message.';
+COMMENT ON COLUMN rule_publications.origin IS 'SHA-256, in hexadecimal, of the message, the series and the action that caused it: the same origin publishes one message.';
 COMMENT ON COLUMN rule_publications.attempts IS 'Number of attempts.';
 COMMENT ON COLUMN rule_publications.due_at IS 'When it may be taken.';
 COMMENT ON COLUMN rule_publications.created_at IS 'When it was caused.';
 CREATE INDEX rule_publications_due ON rule_publications (due_at, key);
-CREATE INDEX rule_publications_domain ON rule_publications (domain_key);
+CREATE INDEX rule_publications_domain ON rule_publications (domain_key, due_at, key);
 
 CREATE TABLE rule_clock (
   key smallint NOT NULL,

@@ -309,6 +309,7 @@ CREATE TABLE alarms (
   channel_name text NOT NULL DEFAULT ''::text,
   subtopic text NOT NULL DEFAULT ''::text,
   name text NOT NULL DEFAULT ''::text,
+  series_digest bytea NOT NULL,
   unit text NOT NULL DEFAULT ''::text,
   severity text NOT NULL,
   value jsonb,
@@ -343,6 +344,7 @@ COMMENT ON COLUMN alarms.channel_id IS 'Id of the channel of the message; NULL: 
 COMMENT ON COLUMN alarms.channel_name IS 'Name of the channel then.';
 COMMENT ON COLUMN alarms.subtopic IS 'Subtopic of the message, elements joined by a dot.';
 COMMENT ON COLUMN alarms.name IS 'Name of the record; empty: the message has no records.';
+COMMENT ON COLUMN alarms.series_digest IS 'SHA-256 of client, channel, subtopic and name, which together may be too long for an index.';
 COMMENT ON COLUMN alarms.unit IS 'Unit of the record.';
 COMMENT ON COLUMN alarms.severity IS 'How serious it is: info, warning, major or critical.';
 COMMENT ON COLUMN alarms.value IS 'The value that raised it, or that was last seen while the condition held; NULL: none.';
@@ -362,7 +364,7 @@ COMMENT ON COLUMN alarms.updated_at IS 'When it was last changed.';
 CREATE INDEX alarms_cleared ON alarms USING btree (cleared_at) WHERE (cleared_at IS NOT NULL);
 CREATE INDEX alarms_client ON alarms USING btree (client_id, first_at);
 CREATE INDEX alarms_open ON alarms USING btree (domain_key, first_at, key) WHERE (cleared_at IS NULL);
-CREATE UNIQUE INDEX alarms_open_key ON alarms USING btree (rule_id, client_id, channel_id, subtopic, name) NULLS NOT DISTINCT WHERE (cleared_at IS NULL);
+CREATE UNIQUE INDEX alarms_open_key ON alarms USING btree (rule_id, series_digest) WHERE (cleared_at IS NULL);
 CREATE INDEX alarms_page ON alarms USING btree (domain_key, first_at, key);
 
 CREATE TABLE api_keys (
@@ -2206,11 +2208,11 @@ COMMENT ON COLUMN rule_publications.subtopic IS 'Subtopic; empty: the channel it
 COMMENT ON COLUMN rule_publications.content_type IS 'Content type of the payload.';
 COMMENT ON COLUMN rule_publications.payload IS 'The payload.';
 COMMENT ON COLUMN rule_publications.depth IS 'Number of rules in the chain of causes, this one included.';
-COMMENT ON COLUMN rule_publications.origin IS 'The message, the series and the action that caused it: the same origin publishes one message.';
+COMMENT ON COLUMN rule_publications.origin IS 'SHA-256, in hexadecimal, of the message, the series and the action that caused it: the same origin publishes one message.';
 COMMENT ON COLUMN rule_publications.attempts IS 'Number of attempts.';
 COMMENT ON COLUMN rule_publications.due_at IS 'When it may be taken.';
 COMMENT ON COLUMN rule_publications.created_at IS 'When it was caused.';
-CREATE INDEX rule_publications_domain ON rule_publications USING btree (domain_key);
+CREATE INDEX rule_publications_domain ON rule_publications USING btree (domain_key, due_at, key);
 CREATE INDEX rule_publications_due ON rule_publications USING btree (due_at, key);
 
 CREATE TABLE rule_states (
@@ -2219,9 +2221,10 @@ CREATE TABLE rule_states (
   channel_key bigint NOT NULL,
   subtopic text NOT NULL,
   name text NOT NULL,
+  series_digest bytea NOT NULL,
   state jsonb NOT NULL,
   due_at timestamp with time zone,
-  CONSTRAINT rule_states_pkey PRIMARY KEY (rule_key, publisher_id, channel_key, subtopic, name)
+  CONSTRAINT rule_states_pkey PRIMARY KEY (rule_key, series_digest)
 );
 COMMENT ON TABLE rule_states IS 'The state of a rule for a series of a client. A series without a row is idle.';
 COMMENT ON COLUMN rule_states.rule_key IS 'The rule.';
@@ -2229,6 +2232,7 @@ COMMENT ON COLUMN rule_states.publisher_id IS 'Id of the client; empty: a user o
 COMMENT ON COLUMN rule_states.channel_key IS 'The channel.';
 COMMENT ON COLUMN rule_states.subtopic IS 'The subtopic.';
 COMMENT ON COLUMN rule_states.name IS 'Name of the record; empty: the message has no records.';
+COMMENT ON COLUMN rule_states.series_digest IS 'SHA-256 of client, channel, subtopic and name, which together may be too long for an index.';
 COMMENT ON COLUMN rule_states.state IS 'Whether the condition holds, since when, and the message that caused it.';
 COMMENT ON COLUMN rule_states.due_at IS 'When time alone changes the state; NULL: never.';
 CREATE INDEX rule_states_due ON rule_states USING btree (due_at) WHERE (due_at IS NOT NULL);

@@ -12,7 +12,7 @@ import type { RulesConfig } from './config.ts'
 import { Evaluator } from './evaluation/evaluator.ts'
 import { forgetStates } from './evaluation/repository.ts'
 import { hintRulePublications, startRulePublications } from './publications/publications.ts'
-import { countRules } from './repository.ts'
+import { countRules, lockDomain } from './repository.ts'
 import { ruleRoutes } from './routes.ts'
 import { Rules } from './service.ts'
 import { Trials } from './trial.ts'
@@ -77,7 +77,7 @@ export function startRules({
   const onChanged = (domainKey: number) => evaluator.changed(domainKey)
   const rules = new Rules({ database, journal, access, gate, quotas, onChanged })
   const trials = new Trials({ database, access, gate })
-  const alarms = new Alarms({ database, journal, access, forget: forgetStates })
+  const alarms = new Alarms({ database, journal, access, lockRules: lockDomain, forget: forgetStates })
   quotas.measure('rules', (domainKey) => countRules(database.db, domainKey))
   quotas.measure('open_alarms', (domainKey) => countOpenAlarms(database.db, domainKey))
   return {

@@ -172,6 +172,22 @@ export async function updateRule(
   )
 }
 
+/** What waits for `for` waits no longer: it begins again with the next message. A cooldown goes on. */
+export async function forgetPending(tx: Transaction, key: number): Promise<void> {
+  const isPending = sql`rule_key = ${key} AND state -> 'state' ->> 'status' = 'pending'`
+  await sql`UPDATE rule_states SET due_at = NULL,
+      state = jsonb_build_object('state', jsonb_build_object('status', 'idle', 'quietUntilMs', state -> 'state' -> 'quietUntilMs'))
+    WHERE ${isPending} AND state #> '{state,quietUntilMs}' IS NOT NULL`.execute(tx)
+  await sql`DELETE FROM rule_states WHERE ${isPending}`.execute(tx)
+}
+
+/** Neither `for` nor `clear_for` goes on: it is not known what the messages were that the rule did not read. */
+export async function forgetWaits(tx: Transaction, key: number): Promise<void> {
+  await forgetPending(tx, key)
+  await sql`UPDATE rule_states SET due_at = NULL, state = state #- '{state,clearingSinceMs}' #- '{state,clearCause}'
+    WHERE rule_key = ${key} AND due_at IS NOT NULL`.execute(tx)
+}
+
 export async function enableRule(
   tx: Transaction,
   key: number,

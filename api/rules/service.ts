@@ -1,4 +1,5 @@
 /** What users do with rules. A rule belongs to its domain, and acts with the rights of who last changed it. */
+import { isDeepStrictEqual } from 'node:util'
 import type { MessageGate } from '#api/devices/index.ts'
 import { startOf } from '#api/consumers/index.ts'
 import type { Place } from '#api/consumers/index.ts'
@@ -27,6 +28,8 @@ import {
   enableRule,
   findKnown,
   findRule,
+  forgetPending,
+  forgetWaits,
   insertRule,
   listRules,
   lockDomain,
@@ -128,6 +131,7 @@ export class Rules implements RulesService {
       // What another change gave meanwhile is checked too.
       compileDefinition(fields.definition)
       await updateRule(tx, rule.key, { ...fields, userKey: caller.key, updatedBy: caller.id })
+      if (!isDeepStrictEqual(fields.definition.source, rule.definition.source)) await forgetPending(tx, rule.key)
       if (fields.name !== rule.name) await renameInAlarms(tx, rule.id, fields.name)
       record(entryOf('update', { ...rule, name: fields.name }))
     })
@@ -140,7 +144,10 @@ export class Rules implements RulesService {
     await this.#change(caller, domain, id, async (tx, rule, record) => {
       const by = { userKey: caller.key, updatedBy: caller.id }
       if (rule.status === 'enabled' && from === undefined) await resumeRule(tx, rule.key, by)
-      else await enableRule(tx, rule.key, { ...by, ...(await beginAt(tx, rule.domainKey, await fromOf(tx, from))) })
+      else {
+        await enableRule(tx, rule.key, { ...by, ...(await beginAt(tx, rule.domainKey, await fromOf(tx, from))) })
+        await forgetWaits(tx, rule.key)
+      }
       record(entryOf('enable', rule))
     })
     return await this.#shown(domain, id)

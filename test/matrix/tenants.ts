@@ -56,8 +56,8 @@ export async function furnishForeign(twin: Twin, { made }: Requests, db: Queryab
     condition: 'value > 30.0',
   })
   const alarm = newId()
-  await sql`INSERT INTO alarms (id, domain_key, rule_id, rule_name, client_id, severity, first_at, last_at)
-    VALUES (${alarm}::uuid, ${domain.key}, ${String(rule['id'])}::uuid, 'foreign-rule', ${at.client.id}::uuid, 'major', now(), now())`.execute(
+  await sql`INSERT INTO alarms (id, domain_key, rule_id, rule_name, client_id, series_digest, severity, first_at, last_at)
+    VALUES (${alarm}::uuid, ${domain.key}, ${String(rule['id'])}::uuid, 'foreign-rule', ${at.client.id}::uuid, '\\x00', 'major', now(), now())`.execute(
     db,
   )
   const worker = newId()

@@ -154,7 +154,14 @@ describe('an alarm', () => {
     )
     const ids = [first.alarms[0]?.id, next.json<{ alarms: AlarmBody[] }>().alarms[0]?.id]
     expect(new Set(ids)).toEqual(new Set(both))
-    for (const query of ['severity=bad', 'client=x', 'from=yesterday', 'assignee=me', 'status=new'])
+    for (const query of [
+      'severity=bad',
+      'client=x',
+      'from=yesterday',
+      'from=2026-02-30T00:00:00Z',
+      'assignee=me',
+      'status=new',
+    ])
       expect((await plant.owner.call('GET', url(`alarms?${query}`))).status, query).toBe(400)
   })
 

@@ -5,7 +5,7 @@ import { sql } from '#core/sql.ts'
 import { newMember, revokeRoles } from '../api/support.ts'
 import type { Tenant } from '../api/support.ts'
 import { until } from '../harness/until.ts'
-import { expectStatus } from './consumers-support.ts'
+import { expectStatus, send } from './consumers-support.ts'
 import { alarmsOf, newRule, sendValue, showRule, untilSeen } from './rules-support.ts'
 import type { RuleBody } from './rules-support.ts'
 import { startPlant } from './support.ts'
@@ -26,6 +26,38 @@ afterAll(() => plant[Symbol.asyncDispose]())
 const tenant = () => ({ user: plant.owner, call: plant.owner.call, domainId: plant.domainId }) as unknown as Tenant
 const hot = () => ({ source: { type: 'messages', channels: [channel] }, condition: 'value > 30.0' })
 const rules = () => `/${plant.domainId}/rules`
+
+test('a rule that is ahead of the others of its domain joins them at its place', async () => {
+  const own = await plant.newChannel()
+  await plant.connect(device, own)
+  const source = { type: 'messages', channels: [own] }
+  const fields = { source, condition: 'json.level > 3' }
+  const [ahead, others] = [await newRule(plant, fields), await newRule(plant, fields)]
+  const { db } = plant.api.database
+  const { rows } = await sql<{
+    xid: string
+    seq: number
+    message: number
+  }>`SELECT xid::text AS xid, seq, message FROM rule_domains
+    WHERE domain_key = (SELECT key FROM domains WHERE id = ${plant.domainId}::uuid)`.execute(db)
+  const [begin] = rows
+  // More than one step takes: the others are still behind the rule after it.
+  for (const level of [4, 5, 6]) await send(plant, device, own, { level, text: 'x'.repeat(600_000) })
+  await untilSeen(plant, ahead.id, 3)
+  await untilSeen(plant, others.id, 3)
+  await sql`WITH moved AS (
+      UPDATE rule_domains d SET (xid, seq, message) = ROW (${begin?.xid}::xid8, ${begin?.seq}::bigint, ${begin?.message}::int), version = d.version + 1
+        FROM rule_domains before WHERE before.domain_key = d.domain_key AND d.domain_key = (SELECT key FROM domains WHERE id = ${plant.domainId}::uuid)
+        RETURNING before.xid, before.seq, before.message)
+    UPDATE rules r SET is_behind = true, (xid, seq, message) = ROW (m.xid, m.seq, m.message) FROM moved m WHERE r.id = ${ahead.id}::uuid`.execute(
+    db,
+  )
+  await untilSeen(plant, others.id, 6)
+  await send(plant, device, own, { level: 7 })
+  await untilSeen(plant, others.id, 7)
+  expect(await untilSeen(plant, ahead.id, 4)).toMatchObject({ seen: 4, matched: 4 })
+  for (const { id } of [ahead, others]) expectStatus(204, await plant.owner.call('DELETE', `${rules()}/${id}`))
+})
 
 describe('the rights of a rule', () => {
   test('are those of who made it: it reads what this user may read, and nothing else', async () => {
@@ -66,6 +98,21 @@ describe('the rights of a rule', () => {
     expectStatus(200, await plant.owner.call('POST', `${rules()}/${rule.id}/enable`, {}))
     expect(await untilSeen(plant, rule.id, 3)).toMatchObject({ seen: 3, matched: 3, raised: 1 })
     expect(await alarmsOf(plant, rule.id)).toMatchObject([{ count: 3, value: 33 }])
+  })
+
+  test('that are lost pause it too when time alone would let it act', async () => {
+    const member = await newMember(plant.api, tenant(), ['read', 'rule_create', 'rule_read', 'channel_subscribe'])
+    const body = { name: 'waits', ...hot(), for: '3s' }
+    const rule = expectStatus(201, await member.call('POST', rules(), body)).json<RuleBody>()
+    await sendValue(plant, device, channel, 31)
+    await untilSeen(plant, rule.id, 1)
+    const { domainId } = plant
+    await revokeRoles(plant.api, member.user.id, { type: 'domain', domainId, id: domainId })
+    const paused = await until(async () => {
+      const shown = await showRule(plant, rule.id)
+      return shown.paused === undefined ? undefined : shown
+    }, 'the rule is paused')
+    expect(paused).toMatchObject({ seen: 1, raised: 0 })
   })
 })
 

@@ -1,6 +1,7 @@
 // contract decision 100; docs/guides/rules.md
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
+import { sleep } from '#core/time.ts'
 import { until } from '../harness/until.ts'
 import { expectStatus, send } from './consumers-support.ts'
 import { alarmsOf, newRule, sendRecords, sendValue, showRule, untilSeen } from './rules-support.ts'
@@ -199,6 +200,27 @@ describe('a rule', () => {
     expect(await alarmsOf(plant, rule.id)).toEqual([])
   })
 
+  test('evaluates series whose subtopic and name are longer than an entry of an index', async () => {
+    const channel = await newChannel()
+    const rule = await newRule(plant, {
+      ...hot(channel),
+      actions: [{ type: 'alarm' }, { type: 'publish', channel: await newChannel() }],
+    })
+    // Without a pattern: PostgreSQL compresses what it indexes.
+    const chars = (count: number) =>
+      Array.from({ length: count }, () => String.fromCodePoint(0x4e00 + Math.trunc(Math.random() * 0x5000))).join('')
+    const subtopic = encodeURIComponent(chars(1_000))
+    const records = [{ n: 'n'.repeat(500), v: 31 }]
+    for (let turn = 0; turn < 2; turn++) await sendRecords(plant, device, channel, records, subtopic)
+    expect(await untilSeen(plant, rule.id, 2)).toMatchObject({ raised: 1, acted: 1, open_alarms: 1 })
+    const [alarm] = await alarmsOf(plant, rule.id)
+    expect(alarm).toMatchObject({ count: 2 })
+    const cleared = await plant.owner.call('PATCH', url(`alarms/${alarm?.id}`), { status: 'cleared' })
+    expectStatus(200, cleared)
+    await sendRecords(plant, device, channel, records, subtopic)
+    expect(await untilSeen(plant, rule.id, 3)).toMatchObject({ raised: 2, open_alarms: 1 })
+  })
+
   test('that causes itself is paused with the reason', async () => {
     const channel = await newChannel()
     const rule = await newRule(plant, {
@@ -277,6 +299,47 @@ describe('a rule', () => {
     await sendValue(plant, device, channel, 32)
     await untilSeen(plant, witness.id, 2)
     expect(await untilSeen(plant, rule.id, 1)).toMatchObject({ seen: 1, status: 'enabled' })
+  })
+
+  test('that was disabled while it waited for `for` begins again', async () => {
+    const channel = await newChannel()
+    const rule = await newRule(plant, hot(channel, { for: '1s' }))
+    await sendValue(plant, device, channel, 31)
+    await untilSeen(plant, rule.id, 1)
+    expectStatus(200, await plant.owner.call('POST', url(`rules/${rule.id}/disable`)))
+    await sleep(1_100)
+    expectStatus(200, await plant.owner.call('POST', url(`rules/${rule.id}/enable`), {}))
+    await sendValue(plant, device, channel, 20)
+    expect(await untilSeen(plant, rule.id, 2)).toMatchObject({ seen: 2, raised: 0 })
+  })
+
+  test('clears after `clear_for` the alarm of a channel that it does not read any more', async () => {
+    const [kept, left] = [await newChannel(), await newChannel()]
+    const source = { type: 'messages', channels: [kept, left] }
+    const rule = await newRule(plant, { source, condition: 'value > 30.0', clear_for: '2s' })
+    for (const value of [31, 20]) await sendValue(plant, device, left, value)
+    await untilSeen(plant, rule.id, 2)
+    const changed = await plant.owner.call('PATCH', url(`rules/${rule.id}`), {
+      source: { ...source, channels: [kept] },
+    })
+    expectStatus(200, changed)
+    await until(async () => (await alarmsOf(plant, rule.id, '&status=cleared')).length === 1, 'the alarm was cleared')
+  })
+
+  test('that was locked for a moment is evaluated soon after it', async () => {
+    const channel = await newChannel()
+    const rule = await newRule(plant, hot(channel))
+    await sendValue(plant, device, channel, 20)
+    await untilSeen(plant, rule.id, 1)
+    await plant.api.database.transaction(async (tx) => {
+      await sql`SELECT FROM rule_domains FOR NO KEY UPDATE`.execute(tx)
+      await sendValue(plant, device, channel, 31)
+      await sleep(300)
+    })
+    const freeMs = performance.now()
+    await untilSeen(plant, rule.id, 2)
+    // Rules of another process are asked for again after five seconds.
+    expect(performance.now() - freeMs).toBeLessThan(2_000)
   })
 
   test('is created, listed, changed and deleted; its open alarms are cleared and stay', async () => {

@@ -1,12 +1,13 @@
 /** Query parameters that all listings share: sort order, metadata and text filters (contract section 0). */
 import { Keyset } from '#core/database/index.ts'
 import type { SortColumn } from '#core/database/index.ts'
-import { ServiceError, refusedField } from '#core/errors/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import { requireStorable } from '#http/index.ts'
 import { isId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { parseWithExactIntegers } from '#core/exact-integers.ts'
+import { parseInstant } from '#core/time.ts'
 
 /** Number of characters of a name that the sort order uses: an index entry is limited to 2,704 bytes. */
 const ORDERED_NAME_CHARS = 256
@@ -130,9 +131,6 @@ export function hasIdOf(reference: string, text: string): Sql<boolean> {
 
 export type CreatedQuery = { created_from?: string; created_to?: string }
 
-/** RFC 3339 section 5.6; the offset is required. */
-const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/i
-
 /** Rows of the table `alias` that were created within the times, both included. Throws `malformed` for an invalid time. */
 export function createdWithin(alias: string, query: CreatedQuery): Sql<boolean>[] {
   const column = sql.ref(`${alias}.created_at`)
@@ -146,9 +144,7 @@ export function createdWithin(alias: string, query: CreatedQuery): Sql<boolean>[
 
 function instantOf(query: CreatedQuery, name: keyof CreatedQuery): string | undefined {
   const text = query[name]
-  if (text === undefined || text === '') return undefined
-  if (INSTANT.test(text) && !Number.isNaN(Date.parse(text)) && !text.startsWith('0000')) return text
-  throw refusedField(name, 'must be a time in RFC 3339, such as 2026-01-01T00:00:00Z')
+  return text === undefined || text === '' ? undefined : parseInstant(text, name)
 }
 
 /**

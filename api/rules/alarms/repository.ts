@@ -6,6 +6,7 @@ import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
+import { digestOfParts } from '../digest.ts'
 import type { ALARM_CHANGES, AlarmStatus, Severity } from './schema.ts'
 
 export type AlarmRecord = {
@@ -261,9 +262,12 @@ export type ToldAlarm = Pick<AlarmRecord, 'key' | 'id' | 'ruleId' | 'ruleName' |
 
 const TOLD = sql`a.key, a.id, a.rule_id AS "ruleId", a.rule_name AS "ruleName", a.client_id AS "clientId", a.severity, a.name`
 
+const digestOfSeries = ({ clientId, channelId, subtopic, name }: AlarmSeries): string =>
+  `\\x${digestOfParts([clientId, channelId, subtopic, name]).toString('hex')}`
+
 const given = (episodes: readonly Episode[]): Sql =>
-  sql`jsonb_to_recordset(${JSON.stringify(episodes.map((episode, place) => ({ ...episode, place })))}::jsonb) AS n ("ruleId" uuid, "ruleName" text,
-    "clientId" uuid, "clientName" text, "channelId" uuid, "channelName" text, subtopic text, name text, unit text, severity text, value jsonb,
+  sql`jsonb_to_recordset(${JSON.stringify(episodes.map((episode, place) => ({ ...episode, digest: digestOfSeries(episode), place })))}::jsonb) AS n ("ruleId" uuid, "ruleName" text,
+    "clientId" uuid, "clientName" text, "channelId" uuid, "channelName" text, subtopic text, name text, digest bytea, unit text, severity text, value jsonb,
     text text, condition text, cause text, count bigint, "firstAtSeconds" float8, "lastAtSeconds" float8, "clearedAtSeconds" float8, place int)`
 
 /** Adds to the open alarms of these series, and clears those that ended. Returns the places of the episodes that have one. */
@@ -277,8 +281,7 @@ export async function continueAlarms(
       value = CASE WHEN n.count > 0 THEN n.value ELSE a.value END, severity = CASE WHEN n.count > 0 THEN n.severity ELSE a.severity END,
       cleared_at = to_timestamp(n."clearedAtSeconds")
     FROM ${given(episodes)}
-    WHERE a.cleared_at IS NULL AND a.rule_id = n."ruleId" AND a.client_id IS NOT DISTINCT FROM n."clientId"
-      AND a.channel_id IS NOT DISTINCT FROM n."channelId" AND a.subtopic = n.subtopic AND a.name = n.name
+    WHERE a.cleared_at IS NULL AND a.rule_id = n."ruleId" AND a.series_digest = n.digest
     RETURNING n.place, n."clearedAtSeconds" IS NOT NULL AS "isCleared", ${TOLD}`.execute(tx)
   return rows
 }
@@ -291,12 +294,12 @@ export async function insertAlarms(
 ): Promise<(ToldAlarm & { isInserted: boolean; isCleared: boolean })[]> {
   const ids = episodes.map(({ id }) => id)
   const { rows } = await sql<ToldAlarm & { isInserted: boolean; isCleared: boolean }>`
-    INSERT INTO alarms AS a (id, domain_key, rule_id, rule_name, client_id, client_name, channel_id, channel_name, subtopic, name, unit, severity,
+    INSERT INTO alarms AS a (id, domain_key, rule_id, rule_name, client_id, client_name, channel_id, channel_name, subtopic, name, series_digest, unit, severity,
         value, text, condition, cause, count, first_at, last_at, cleared_at)
       SELECT (${ids}::uuid[])[n.place + 1], ${domainKey}, n."ruleId", n."ruleName", n."clientId", n."clientName", n."channelId", n."channelName",
-        n.subtopic, n.name, n.unit, n.severity, n.value, n.text, n.condition, n.cause, n.count, to_timestamp(n."firstAtSeconds"),
+        n.subtopic, n.name, n.digest, n.unit, n.severity, n.value, n.text, n.condition, n.cause, n.count, to_timestamp(n."firstAtSeconds"),
         to_timestamp(n."lastAtSeconds"), to_timestamp(n."clearedAtSeconds") FROM ${given(episodes)} ORDER BY n.place
-    ON CONFLICT (rule_id, client_id, channel_id, subtopic, name) WHERE cleared_at IS NULL DO UPDATE SET count = a.count + excluded.count,
+    ON CONFLICT (rule_id, series_digest) WHERE cleared_at IS NULL DO UPDATE SET count = a.count + excluded.count,
       last_at = greatest(a.last_at, excluded.last_at), value = excluded.value, severity = excluded.severity, updated_at = now()
     RETURNING ${TOLD}, a.id = ANY (${ids}::uuid[]) AS "isInserted", a.cleared_at IS NOT NULL AS "isCleared"`.execute(tx)
   return rows

@@ -12,6 +12,7 @@ import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError, kindOf, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
+import { parseInstant } from '#core/time.ts'
 import {
   deleteAlarm,
   findAlarms,
@@ -42,10 +43,9 @@ export type AlarmsDeps = {
   database: Database
   journal: Pick<Journal, 'change'>
   access: AccessPolicy
-  /**
-   * Called before alarms are locked that may end otherwise than by their rule: their condition begins again from the start. It waits for the rules of the domain,
-   * which lock what they evaluate before alarms.
-   */
+  /** Called before alarms are locked: it waits for the rules of the domain, which lock alarms in an order of their own. */
+  lockRules: (tx: Transaction, domainKey: number) => Promise<unknown>
+  /** Called, with the rules locked, for alarms that may end otherwise than by their rule: their condition begins again from the start. */
   forget: (tx: Transaction, domainKey: number, ids: readonly string[]) => Promise<void>
 }
 
@@ -116,12 +116,13 @@ export class Alarms implements AlarmsService {
     domainId: string,
     { ids, ...input }: AlarmBulkUpdate,
   ): Promise<AlarmRecord[]> {
-    const { database, journal, access, forget } = this.#deps
+    const { database, journal, access, lockRules, forget } = this.#deps
     const domain = await this.#enter(caller, domainId, 'alarm_update')
     const { domainKey } = domain
     const assigneeId = await assigneeOf(database.db, access, domain.domainId, input.assignee_id)
     const wanted = [...new Set(ids.map((id) => id.toLowerCase()))].filter(isId)
     await journal.change(caller, async (tx, record) => {
+      await lockRules(tx, domainKey)
       if (input.status === 'cleared') await forget(tx, domainKey, wanted)
       const alarms = await lockAlarms(tx, domainKey, wanted)
       requireAll(ids, alarms)
@@ -144,10 +145,11 @@ export class Alarms implements AlarmsService {
   }
 
   async remove(caller: UserPrincipal, domainId: string, id: string): Promise<void> {
-    const { journal, forget } = this.#deps
+    const { journal, lockRules, forget } = this.#deps
     const { domainKey } = await this.#enter(caller, domainId, 'alarm_delete')
     if (!isId(id)) throw notFound()
     await journal.change(caller, async (tx, record) => {
+      await lockRules(tx, domainKey)
       await forget(tx, domainKey, [id])
       const [alarm] = await lockAlarms(tx, domainKey, [id])
       if (alarm === undefined) throw notFound()
@@ -238,13 +240,8 @@ async function assigneeOf(
   return user.id
 }
 
-/** RFC 3339 section 5.6; the offset is required. */
-const INSTANT = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/
-
 function instantOf(text: string | undefined, path: string): string | undefined {
-  if (text === undefined || text === '') return undefined
-  if (!INSTANT.test(text) || !Number.isFinite(Date.parse(text))) throw refusedField(path, 'must be a time (RFC 3339)')
-  return text
+  return text === undefined || text === '' ? undefined : parseInstant(text, path)
 }
 
 /** Empty filters nothing, as elsewhere. */

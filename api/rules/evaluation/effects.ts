@@ -2,16 +2,14 @@
 import type { TriggerMessage } from '#queues/index.ts'
 import { RuleClient } from '../engine/index.ts'
 import type { RuleVariables } from '../engine/index.ts'
+import { digestOfParts } from '../digest.ts'
 import type { CompiledAction, CompiledRule } from '../compile.ts'
 import type { Caused } from './evaluation.ts'
 import type { NewPublication } from './repository.ts'
-import { NO_CLIENT } from './samples.ts'
-import type { Sample } from './samples.ts'
+import { NO_CLIENT, depthOf } from './samples.ts'
 
 /** Rules that may cause each other; with one more, the last is paused. */
 export const MAX_DEPTH = 8
-
-export const depthOf = (sample: Sample | undefined): number => sample?.message.envelope?.rule?.depth ?? 0
 
 export type Known = {
   channelId(key: number): string
@@ -77,16 +75,9 @@ function describe(caused: Caused, variables: RuleVariables, known: Known): strin
 
 /** The same message, series, moment and action publish one message, and start one run. */
 function originOf({ series, effect }: Caused, place: number): string {
-  return JSON.stringify([
-    effect.cause,
-    effect.kind,
-    effect.atMs,
-    place,
-    series.publisherId,
-    series.channelKey,
-    series.subtopic,
-    series.name,
-  ])
+  const { publisherId, channelKey, subtopic, name } = series
+  const parts = [effect.cause, effect.kind, effect.atMs, place, publisherId, channelKey, subtopic, name]
+  return digestOfParts(parts).toString('hex')
 }
 
 export function publicationOf(
@@ -94,7 +85,7 @@ export function publicationOf(
   action: Publish,
   { domainKey, place, variables, known }: { domainKey: number; place: number; variables: RuleVariables; known: Known },
 ): NewPublication {
-  const { rule } = caused
+  const { rule, sample, last } = caused
   return {
     domainKey,
     ruleKey: rule.key,
@@ -104,7 +95,8 @@ export function publicationOf(
     subtopic: action.subtopic,
     contentType: action.contentType,
     payload: clean(action.payload?.render(variables, caused.windows) ?? describe(caused, variables, known)),
-    depth: depthOf(caused.sample) + 1,
+    // What time causes was begun by messages too.
+    depth: Math.max(sample === undefined ? 0 : depthOf(sample), last?.depth ?? 0) + 1,
     origin: originOf(caused, place),
   }
 }

@@ -5,11 +5,16 @@
 import { EvaluationFailure, IDLE, advance, advanceTime, dueAt } from '../engine/index.ts'
 import type { Advanced, RuleEffect, RuleState, RuleVariables, WindowReader } from '../engine/index.ts'
 import type { CompiledRule } from '../compile.ts'
-import { keyOf } from './samples.ts'
+import { depthOf, keyOf } from './samples.ts'
 import type { Sample, Series } from './samples.ts'
 
 /** The last sample for which the condition held, for what time alone causes later. */
-export type LastSample = Pick<Sample, 'cause' | 'record' | 'timeMs'> & { protocol: string; json?: unknown }
+export type LastSample = Pick<Sample, 'cause' | 'record' | 'timeMs'> & {
+  protocol: string
+  json?: unknown
+  /** Of what it causes: that of a message which began to clear it counts too. Absent: 0. */
+  depth?: number
+}
 
 export type SeriesState = {
   rule: CompiledRule
@@ -99,7 +104,11 @@ export class Evaluation {
       for (const effect of advanced.effects.slice(0, -1)) this.#tell(entry, effect, undefined, undefined)
       entry.last = lastOf(sample)
       if (told !== undefined) this.#tell(entry, told, sample, windows)
-    } else for (const effect of advanced.effects) this.#tell(entry, effect, sample, windows)
+    } else {
+      for (const effect of advanced.effects) this.#tell(entry, effect, sample, windows)
+      if (entry.last !== undefined && depthOf(sample) > (entry.last.depth ?? 0))
+        entry.last = { ...entry.last, depth: depthOf(sample) }
+    }
     this.#store(entry, advanced)
   }
 
@@ -108,6 +117,11 @@ export class Evaluation {
     const advanced = advanceTime(entry.rule.timing, entry.state, nowMs)
     for (const effect of advanced.effects) this.#tell(entry, effect, undefined, undefined)
     this.#store(entry, advanced)
+  }
+
+  /** Ends a wait without an effect. */
+  forget(entry: SeriesState): void {
+    this.#store(entry, { state: IDLE, effects: [] })
   }
 
   #stateOf(rule: CompiledRule, series: Series): SeriesState {
@@ -144,11 +158,20 @@ function clearsNow(rule: CompiledRule, variables: RuleVariables, windows: Window
   }
 }
 
-function lastOf({ cause, record, timeMs, variables, message }: Sample): LastSample {
+function lastOf(sample: Sample): LastSample {
+  const { cause, record, timeMs, variables, message } = sample
+  const depth = depthOf(sample)
   const { json } = variables
   const text = json === undefined ? '' : JSON.stringify(json)
   const isKept = text !== '' && text.length <= MAX_KEPT_CHARS && !UNSTORABLE.test(text)
-  return { cause, record, timeMs, protocol: message.protocol, ...(isKept ? { json } : {}) }
+  return {
+    cause,
+    record,
+    timeMs,
+    protocol: message.protocol,
+    ...(isKept ? { json } : {}),
+    ...(depth > 0 ? { depth } : {}),
+  }
 }
 
 /** Epoch milliseconds; null: never. */

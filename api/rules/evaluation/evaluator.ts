@@ -21,6 +21,7 @@ import {
   domainsOf,
   endLeases,
   endPause,
+  isElsewhere,
   listDueDomains,
   listPaused,
   listServed,
@@ -48,6 +49,7 @@ const ELSEWHERE_INTERVAL_MS = 5_000
 const RARE_INTERVAL_MS = 10_000
 const PAUSED_CHECK_SECONDS = 20
 const MAX_CHECKED = 50
+const MAX_PASSED = 500
 /** Batches that are looked through at once. */
 const MAX_BATCHES = 2_000
 const MAX_DUE = 1_000
@@ -129,6 +131,8 @@ export class Evaluator {
         this.#swept = undefined
         return { pauseMs: IDLE_PAUSE_MS, isWakeable: true }
       }
+      // Before anything is evaluated: what waits for time waits longer by the time in which no process was there.
+      if (this.#position === undefined) await this.#noteAlive()
       await this.#look()
       await this.#lookAtTime()
       const hasMore = await this.#stepInTurn()
@@ -190,12 +194,13 @@ export class Evaluator {
         const outcome = await this.#steps.step(domainKey)
         if (outcome.published) onPublished()
         if (outcome.started) hintMessages(bus)
-        if (outcome.isElsewhere) this.#elsewhere.add(domainKey)
+        if (outcome.isElsewhere) await this.#leave(domainKey)
         if (outcome.hasMore) this.#waiting.add(domainKey)
         hasMore ||= outcome.hasMore
       } catch (error) {
         // Others go on meanwhile; this one is tried again when time or messages come to it.
         logger.warn({ err: error, domainKey }, 'failed to evaluate the rules of a domain; retrying')
+        this.#seen.add(domainKey)
         this.#isServedKnown = false
         this.#served = new Set([...this.#served].filter((key) => key !== domainKey))
       }
@@ -205,23 +210,40 @@ export class Evaluator {
     return hasMore
   }
 
+  /** Rules that are only locked, such as by who changes an alarm, are tried again after the usual pause. */
+  async #leave(domainKey: number): Promise<void> {
+    const isHeld = await isElsewhere(this.#deps.database.db, domainKey, this.#node)
+    ;(isHeld ? this.#elsewhere : this.#waiting).add(domainKey)
+  }
+
   async #rarely(): Promise<void> {
     if (monotonicMs() - this.#rareMs < RARE_INTERVAL_MS) return
     this.#rareMs = monotonicMs()
-    const { database } = this.#deps
     this.#isServedKnown = false
-    if (this.#served.size > 0 || this.#position !== undefined)
-      await database.transaction((tx) => noteAlive(tx, LONGEST_GAP_SECONDS))
     const position = this.#position
+    if (position !== undefined) await this.#noteAlive()
     if (position !== undefined && this.#swept !== undefined && position.seq < Number.MAX_SAFE_INTEGER)
-      await passDomains(database.db, {
-        from: { ...this.#swept, message: 0 },
-        to: { xid: position.xid, seq: position.seq + 1, message: 0 },
-        seen: [...this.#seen, ...this.#waiting],
-      })
+      await this.#pass(this.#swept, position)
     this.#seen = new Set()
     this.#swept = position
     await this.#checkPaused()
+  }
+
+  /** Moves domains on that got no messages between the two positions. */
+  async #pass(swept: Position, position: Position): Promise<void> {
+    const passed = {
+      // What came before was looked through in earlier rounds, whose domains are no longer known.
+      from: { xid: swept.xid, seq: swept.seq + 1, message: 0 },
+      to: { xid: position.xid, seq: position.seq + 1, message: 0 },
+      seen: [...this.#seen, ...this.#waiting, ...this.#elsewhere],
+      limit: MAX_PASSED,
+    }
+    // Few at a time: their steps wait for it.
+    while ((await passDomains(this.#deps.database.db, passed)) === MAX_PASSED);
+  }
+
+  async #noteAlive(): Promise<void> {
+    await this.#deps.database.transaction((tx) => noteAlive(tx, LONGEST_GAP_SECONDS))
   }
 
   /** Rules go on at their place when their right is back. */

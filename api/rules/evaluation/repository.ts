@@ -3,6 +3,8 @@ import type { Place } from '#api/consumers/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { jsonArray } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
+import { digestOfParts } from '../digest.ts'
 import type { RuleState } from '../engine/index.ts'
 import { placeValues } from '../repository.ts'
 import type { RuleCounts, LastSample } from './evaluation.ts'
@@ -12,7 +14,7 @@ export type StepDomain = { domainKey: number; domainId: string; version: number;
 
 type Placed = { xid: string; seq: number; message: number }
 
-/** Locks where the rules of the domain stand, and takes them over if their process is gone. Undefined: another process evaluates them. */
+/** Locks where the rules of the domain stand, and takes them over if their process is gone. Undefined: they are locked, or another process evaluates them. */
 export async function takeDomain(tx: Transaction, domainKey: number, node: string): Promise<StepDomain | undefined> {
   const { rows } = await sql<Omit<StepDomain, 'place'> & Placed>`
     SELECT r.domain_key AS "domainKey", d.id AS "domainId", r.version, r.xid::text AS xid, r.seq, r.message, r.behind_since IS NOT NULL AS "isBehind"
@@ -23,6 +25,15 @@ export async function takeDomain(tx: Transaction, domainKey: number, node: strin
   if (row === undefined) return undefined
   const { xid, seq, message, ...rest } = row
   return { ...rest, place: { xid: BigInt(xid), seq, message } }
+}
+
+/** Whether rules that could not be taken are left alone for longer than a short lock: another process evaluates them, or the domain is disabled. */
+export async function isElsewhere(db: Queryable, domainKey: number, node: string): Promise<boolean> {
+  const { rows } = await sql`SELECT FROM rule_domains r JOIN domains d ON d.key = r.domain_key
+    WHERE r.domain_key = ${domainKey} AND (r.node = ${node} OR r.leased_until < now()) AND d.status = 'enabled'`.execute(
+    db,
+  )
+  return rows.length === 0
 }
 
 /** Stores where the rules of the domain stand. Other processes leave the domain to this one for a while. */
@@ -74,15 +85,15 @@ export async function pauseRule(
     WHERE key = ${ruleKey}`.execute(tx)
 }
 
-/** Says what failed. */
+/** Says what failed. Lock the domains of the rules first: a step locks rules in an order of its own. */
 export async function countErrors(
-  db: Queryable,
+  tx: Transaction,
   errors: readonly { ruleId: string; reason: string; count: number }[],
 ): Promise<void> {
   if (errors.length === 0) return
   await sql`UPDATE rules r SET error_at = now(), error_reason = n.reason, error_count = r.error_count + n.count
     FROM unnest(${errors.map(({ ruleId }) => ruleId)}::uuid[], ${errors.map(({ reason }) => reason)}::text[],
-      ${errors.map(({ count }) => count)}::int[]) AS n (id, reason, count) WHERE r.id = n.id`.execute(db)
+      ${errors.map(({ count }) => count)}::int[]) AS n (id, reason, count) WHERE r.id = n.id`.execute(tx)
 }
 
 export async function addCounts(tx: Transaction, counts: ReadonlyMap<number, RuleCounts>): Promise<void> {
@@ -127,16 +138,19 @@ const stateOf = (row: StoredState): StateRow => ({
 
 const COLUMNS = sql`s.rule_key, s.publisher_id, s.channel_key, s.subtopic, s.name, s.state`
 
-export async function readStates(
-  tx: Transaction,
-  wanted: readonly { ruleKey: number; series: Series }[],
-): Promise<StateRow[]> {
+type StateKey = { ruleKey: number; series: Series }
+
+const digestOfSeries = ({ publisherId, channelKey, subtopic, name }: Series): Buffer =>
+  digestOfParts([publisherId, channelKey, subtopic, name])
+
+const keysOf = (states: readonly StateKey[]): Sql =>
+  sql`unnest(${states.map(({ ruleKey }) => ruleKey)}::bigint[], ${states.map(({ series }) => digestOfSeries(series))}::bytea[])
+    AS n (rule_key, series_digest)`
+
+export async function readStates(tx: Transaction, wanted: readonly StateKey[]): Promise<StateRow[]> {
   if (wanted.length === 0) return []
-  const of = <Name extends keyof Series>(name: Name) => wanted.map(({ series }) => series[name])
   const { rows } = await sql<StoredState>`SELECT ${COLUMNS} FROM rule_states s
-    JOIN unnest(${wanted.map(({ ruleKey }) => ruleKey)}::bigint[], ${of('publisherId')}::text[], ${of('channelKey')}::bigint[],
-      ${of('subtopic')}::text[], ${of('name')}::text[]) AS n (rule_key, publisher_id, channel_key, subtopic, name)
-      USING (rule_key, publisher_id, channel_key, subtopic, name)`.execute(tx)
+    JOIN ${keysOf(wanted)} USING (rule_key, series_digest)`.execute(tx)
   return rows.map(stateOf)
 }
 
@@ -162,39 +176,38 @@ export type NewState = StateRow & {
 export async function writeStates(tx: Transaction, states: readonly NewState[]): Promise<void> {
   if (states.length === 0) return
   const of = <Name extends keyof Series>(name: Name) => states.map(({ series }) => series[name])
-  await sql`INSERT INTO rule_states (rule_key, publisher_id, channel_key, subtopic, name, state, due_at)
-    SELECT n.rule_key, n.publisher_id, n.channel_key, n.subtopic, n.name, n.state, to_timestamp(n.due)
+  await sql`INSERT INTO rule_states (rule_key, publisher_id, channel_key, subtopic, name, series_digest, state, due_at)
+    SELECT n.rule_key, n.publisher_id, n.channel_key, n.subtopic, n.name, n.digest, n.state, to_timestamp(n.due)
       FROM unnest(${states.map(({ ruleKey }) => ruleKey)}::bigint[], ${of('publisherId')}::text[], ${of('channelKey')}::bigint[],
-        ${of('subtopic')}::text[], ${of('name')}::text[],
+        ${of('subtopic')}::text[], ${of('name')}::text[], ${states.map(({ series }) => digestOfSeries(series))}::bytea[],
         ${jsonArray(states.map(({ state, last }) => JSON.stringify({ state, last })))}::jsonb[],
         ${states.map(({ dueMs }) => (dueMs === null ? null : dueMs / 1000))}::float8[])
-        AS n (rule_key, publisher_id, channel_key, subtopic, name, state, due)
+        AS n (rule_key, publisher_id, channel_key, subtopic, name, digest, state, due)
       JOIN rules r ON r.key = n.rule_key
     ON CONFLICT ON CONSTRAINT rule_states_pkey DO UPDATE SET state = excluded.state, due_at = excluded.due_at`.execute(
     tx,
   )
 }
 
-export async function removeStates(
-  tx: Transaction,
-  states: readonly { ruleKey: number; series: Series }[],
-): Promise<void> {
+export async function removeStates(tx: Transaction, states: readonly StateKey[]): Promise<void> {
   if (states.length === 0) return
-  const of = <Name extends keyof Series>(name: Name) => states.map(({ series }) => series[name])
-  await sql`DELETE FROM rule_states s USING unnest(${states.map(({ ruleKey }) => ruleKey)}::bigint[], ${of('publisherId')}::text[],
-      ${of('channelKey')}::bigint[], ${of('subtopic')}::text[], ${of('name')}::text[]) AS n (rule_key, publisher_id, channel_key, subtopic, name)
-    WHERE s.rule_key = n.rule_key AND s.publisher_id = n.publisher_id AND s.channel_key = n.channel_key AND s.subtopic = n.subtopic
-      AND s.name = n.name`.execute(tx)
+  await sql`DELETE FROM rule_states s USING ${keysOf(states)}
+    WHERE s.rule_key = n.rule_key AND s.series_digest = n.series_digest`.execute(tx)
 }
 
-/** The states behind these alarms: a condition that still holds begins again. */
+/** The states behind these alarms: a condition that still holds begins again. Lock the domain first. */
 export async function forgetStates(tx: Transaction, domainKey: number, alarmIds: readonly string[]): Promise<void> {
-  await sql`SELECT FROM rule_domains WHERE domain_key = ${domainKey} FOR NO KEY UPDATE`.execute(tx)
-  await sql`DELETE FROM rule_states s USING alarms a JOIN rules r ON r.id = a.rule_id
-      LEFT JOIN channels c ON c.domain_key = a.domain_key AND c.id = a.channel_id
-    WHERE a.domain_key = ${domainKey} AND a.id::text = ANY (${[...alarmIds]}::text[]) AND a.cleared_at IS NULL AND s.rule_key = r.key
-      AND s.publisher_id = coalesce(a.client_id::text, '') AND s.channel_key = c.key AND s.subtopic = a.subtopic AND s.name = a.name`.execute(
+  const { rows } = await sql<
+    Series & { ruleKey: number }
+  >`SELECT r.key AS "ruleKey", coalesce(a.client_id::text, '') AS "publisherId",
+      c.key AS "channelKey", a.subtopic, a.name
+    FROM alarms a JOIN rules r ON r.id = a.rule_id JOIN channels c ON c.domain_key = a.domain_key AND c.id = a.channel_id
+    WHERE a.domain_key = ${domainKey} AND a.id::text = ANY (${[...alarmIds]}::text[]) AND a.cleared_at IS NULL`.execute(
     tx,
+  )
+  await removeStates(
+    tx,
+    rows.map(({ ruleKey, ...series }) => ({ ruleKey, series })),
   )
 }
 
@@ -216,6 +229,13 @@ export async function listChannels(
   const among = ids === undefined ? sql`` : sql`AND id = ANY (${[...ids]}::uuid[])`
   const { rows } =
     await sql<ChannelRow>`SELECT key, id, name FROM channels WHERE domain_key = ${domainKey} ${among}`.execute(db)
+  return rows
+}
+
+export async function listChannelsByKey(db: Queryable, keys: readonly number[]): Promise<ChannelRow[]> {
+  if (keys.length === 0) return []
+  const { rows } =
+    await sql<ChannelRow>`SELECT key, id, name FROM channels WHERE key = ANY (${[...keys]}::bigint[])`.execute(db)
   return rows
 }
 
@@ -326,6 +346,13 @@ export async function insertPublications(tx: Transaction, rows: readonly NewPubl
     ON CONFLICT ON CONSTRAINT rule_publications_origin_key DO NOTHING`.execute(tx)
 }
 
+/** How many publications of the domain wait, counted up to the limit. */
+export async function countPublications(tx: Transaction, domainKey: number, limit: number): Promise<number> {
+  const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM
+    (SELECT FROM rule_publications WHERE domain_key = ${domainKey} LIMIT ${limit}) w`.execute(tx)
+  return rows[0]?.total ?? 0
+}
+
 /** The tasks of the domain among these, by id. */
 export async function findTaskKeys(
   tx: Transaction,
@@ -368,14 +395,20 @@ export async function listDueDomains(db: Queryable, nowMs: number, limit: number
   return rows.map(({ key }) => key)
 }
 
-/** Moves domains on that got no messages: those that stand at `from` or behind it, and are not among `seen`. */
+/**
+ * Moves domains on that got no messages: those that stand at `from` or behind it, and are not among `seen`, at most `limit`. Those that are locked
+ * are left. Returns their number.
+ */
 export async function passDomains(
   db: Queryable,
-  { from, to, seen }: { from: Place; to: Place; seen: readonly number[] },
-): Promise<void> {
-  await sql`UPDATE rule_domains SET (xid, seq, message) = ROW (${placeValues(to)}), behind_since = NULL
-    WHERE (xid, seq, message) >= (${placeValues(from)}) AND (xid, seq, message) < (${placeValues(to)})
-      AND domain_key <> ALL (${[...seen]}::bigint[])`.execute(db)
+  { from, to, seen, limit }: { from: Place; to: Place; seen: readonly number[]; limit: number },
+): Promise<number> {
+  const { rows } = await sql`UPDATE rule_domains SET (xid, seq, message) = ROW (${placeValues(to)}), behind_since = NULL
+    WHERE domain_key IN (SELECT domain_key FROM rule_domains
+      WHERE (xid, seq, message) >= (${placeValues(from)}) AND (xid, seq, message) < (${placeValues(to)})
+        AND domain_key <> ALL (${[...seen]}::bigint[]) LIMIT ${limit} FOR NO KEY UPDATE SKIP LOCKED)
+    RETURNING domain_key`.execute(db)
+  return rows.length
 }
 
 /** Paused rules that lack a right and were not looked at for a while, with their domains. */

@@ -32,6 +32,9 @@ export type Sample = {
 
 export const NO_CLIENT = new RuleClient('', '', [], {})
 
+/** Number of rules in the chain of causes of the message. */
+export const depthOf = ({ message }: Sample): number => message.envelope?.rule?.depth ?? 0
+
 export const keyOf = ({ publisherId, channelKey, subtopic, name }: Series): string =>
   `${publisherId}\n${channelKey}\n${subtopic}\n${name}`
 

@@ -22,18 +22,20 @@ import { listEnabled, noteChange } from '../repository.ts'
 import type { StoredRule } from '../repository.ts'
 import { lackOf } from '../rights.ts'
 import type { RightsDeps } from '../rights.ts'
-import { MAX_DEPTH, depthOf, publicationOf, publishes, startOf, textOf, valueOf, variablesOf } from './effects.ts'
+import { MAX_DEPTH, publicationOf, publishes, startOf, textOf, valueOf, variablesOf } from './effects.ts'
 import type { Known } from './effects.ts'
 import { Evaluation, dueOf, isIdle } from './evaluation.ts'
 import type { Caused } from './evaluation.ts'
 import {
   addCounts,
   channelMark,
+  countPublications,
   countErrors,
   findTaskKeys,
   insertPublications,
   keepAlive,
   listChannels,
+  listChannelsByKey,
   pauseRule,
   readDue,
   readStates,
@@ -46,7 +48,7 @@ import {
 import type { ChannelRow, NewPublication, StateRow, StepDomain } from './repository.ts'
 import { clientsOf, meetingsOf, readMessages, reasonOfDropped } from './meetings.ts'
 import type { Meeting, Read } from './meetings.ts'
-import { keyOf } from './samples.ts'
+import { depthOf, keyOf } from './samples.ts'
 import type { Sample, Series } from './samples.ts'
 import { MAX_MESSAGE_MS, Spending } from './spending.ts'
 import { judgeWindows } from './window-budget.ts'
@@ -64,6 +66,8 @@ const LEASE_SECONDS = 4
 const MAX_EVALUATED_MS = 250
 /** The longest time without a statement in the transaction of a step. */
 const KEEP_ALIVE_MS = 1_000
+/** Publications of a domain that may wait: rules that cause each other cause up to the eighth power of their number. */
+const MAX_PUBLICATIONS = 10_000
 /** Domains whose rules a process has compiled. */
 const MAX_DOMAINS = 10_000
 
@@ -75,7 +79,7 @@ export type StepDeps = RightsDeps & {
 }
 
 export type StepOutcome = {
-  /** Another process evaluates the rules of the domain. */
+  /** The rules of the domain are locked, or another process evaluates them. */
   isElsewhere: boolean
   /** There is more to do at once. */
   hasMore: boolean
@@ -228,6 +232,12 @@ export class RuleSteps {
     const index = new RuleIndex([rule], ({ filter }) => filter)
     const channels = await this.#channelsOf(tx, domain.domainKey, { ...known, channels: undefined }, [rule])
     const until = known.served.length === 0 ? undefined : domain.place
+    // The others begin at or before its place, such as those that were created while it was paused: its place is a floor.
+    if (until !== undefined && comparePlaces(rule.place, until) >= 0) {
+      await storeOwnPlace(tx, rule.key, rule.place, false)
+      await noteChange(tx, domain.domainKey)
+      return { ...NOTHING, hasMore: true }
+    }
     const read = await readMessages(tx, { place: rule.place, channels, index, until })
     const found = await this.#evaluate(tx, shared, {
       rules: [rule],
@@ -266,7 +276,7 @@ export class RuleSteps {
     },
   ): Promise<StepOutcome & { hasChanged: boolean; paused: ReadonlySet<number>; reached: Reached }> {
     const { domain, record } = shared
-    const { rules, channels, windows, read } = given
+    const { rules, windows, read } = given
     const nowMs = Date.now() - SETTLE_MS
     const due = read.isEnd
       ? await readDue(
@@ -284,6 +294,8 @@ export class RuleSteps {
     const left = loaded?.left ?? met.left
     const meetings = loaded?.left === undefined ? met.meetings : meetingsBefore(met.meetings, loaded.left)
     const paused = await this.#pauseLacking(tx, domain, meetings)
+    await this.#pauseLackingDue(tx, domain, { due, rules, paused, place: given.before ?? domain.place })
+    const channels = await withChannelsOf(tx, due, given.channels)
     const collected = new Collected(
       { domain, channels, client: clients.byId },
       new Map(rules.map((rule) => [rule.key, rule])),
@@ -295,7 +307,11 @@ export class RuleSteps {
     // What is due is settled when no message before it is left.
     const isDue = new Set(stoppedAt === undefined ? due.map(({ ruleKey }) => ruleKey) : [])
     for (const entry of evaluation.states)
-      if (isDue.has(entry.rule.key) && !paused.has(entry.rule.key)) evaluation.pass(entry, nowMs)
+      if (isDue.has(entry.rule.key) && !paused.has(entry.rule.key)) {
+        // Nobody can look at what is raised for a channel that was deleted.
+        if (entry.state.status === 'pending' && !channels.has(entry.series.channelKey)) evaluation.forget(entry)
+        else evaluation.pass(entry, nowMs)
+      }
     await storeStates(tx, evaluation)
     const outcome = await collected.store(tx, record, {
       evaluation,
@@ -428,6 +444,27 @@ export class RuleSteps {
     return paused
   }
 
+  /** Pauses rules whose user lacks a right too when time alone would let them act: they have met no message since. */
+  async #pauseLackingDue(
+    tx: Transaction,
+    { domainId }: StepDomain,
+    {
+      due,
+      rules,
+      paused,
+      place,
+    }: { due: readonly StateRow[]; rules: readonly CompiledRule[]; paused: Map<number, Place>; place: Place },
+  ): Promise<void> {
+    const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
+    for (const rule of rules) {
+      if (!isDue.has(rule.key) || paused.has(rule.key)) continue
+      const reason = await lackOf(tx, this.#deps, rule.userKey, domainId, rule)
+      if (reason === undefined) continue
+      paused.set(rule.key, place)
+      await pauseRule(tx, rule.key, { place, kind: 'right', reason })
+    }
+  }
+
   async #pauseLooping(tx: Transaction, rule: CompiledRule, sample: Sample): Promise<void> {
     const reason = `${MAX_DEPTH} rules in a row caused ${nameOf(sample)}: the rule would cause itself without end`
     await pauseBehind(tx, rule, sample, { kind: 'loop', reason })
@@ -457,6 +494,17 @@ async function pauseBehind(
   why: { kind: 'loop' | 'costly'; reason: string },
 ): Promise<void> {
   await pauseRule(tx, rule.key, { place: { ...place, message: place.message + 1 }, ...why })
+}
+
+/** With the channels of what is due: a rule may not read them any more. */
+async function withChannelsOf(
+  tx: Transaction,
+  due: readonly StateRow[],
+  channels: ReadonlyMap<number, ChannelRow>,
+): Promise<ReadonlyMap<number, ChannelRow>> {
+  const lacking = new Set(due.map(({ series }) => series.channelKey).filter((key) => !channels.has(key)))
+  const rows = await listChannelsByKey(tx, [...lacking])
+  return new Map([...channels, ...rows.map((row) => [row.key, row] as const)])
 }
 
 async function giveStates(
@@ -496,6 +544,8 @@ async function storeStates(tx: Transaction, evaluation: Evaluation): Promise<voi
     })),
   )
 }
+
+const FULL = `${MAX_PUBLICATIONS} messages of rules of the domain wait for their publication: a message was not published`
 
 /** What a step causes, until it is stored. */
 class Collected {
@@ -577,14 +627,17 @@ class Collected {
     const refused = this.#episodes.isEmpty
       ? new Set<string>()
       : await this.#episodes.store(tx, record, { domainKey, maxOpen })
-    await insertPublications(tx, this.#publications)
-    for (const { ruleKey } of this.#publications) this.#countActed(evaluation, ruleKey)
+    const { fitting, excess } = await this.#fit(tx)
+    await insertPublications(tx, fitting)
+    for (const { ruleKey } of fitting) this.#countActed(evaluation, ruleKey)
     const tasks = await findTaskKeys(tx, domainKey, [...new Set(this.#starts.map(({ taskId }) => taskId))])
     const errors = [...refused].map((ruleId) => ({
       ruleId,
       reason: `the domain has as many open alarms as it may (${maxOpen}): an alarm was not raised`,
       count: 1,
     }))
+    for (const [ruleId, some] of Map.groupBy(excess, (row) => row.ruleId))
+      errors.push({ ruleId, reason: FULL, count: some.length })
     for (const [taskId, starts] of Map.groupBy(this.#starts, (start) => start.taskId)) {
       const taskKey = tasks.get(taskId)
       if (taskKey === undefined)
@@ -600,7 +653,15 @@ class Collected {
       }
     }
     await countErrors(tx, errors)
-    return { ...NOTHING, published: this.#publications.length > 0, started: this.#starts.length > 0 }
+    return { ...NOTHING, published: fitting.length > 0, started: this.#starts.length > 0 }
+  }
+
+  /** What there is room for among the publications of the domain that wait. */
+  async #fit(tx: Transaction): Promise<{ fitting: NewPublication[]; excess: NewPublication[] }> {
+    const all = this.#publications
+    if (all.length === 0) return { fitting: [], excess: [] }
+    const room = MAX_PUBLICATIONS - (await countPublications(tx, this.#domain.domainKey, MAX_PUBLICATIONS))
+    return { fitting: all.slice(0, room), excess: all.slice(room) }
   }
 
   #countActed(evaluation: Evaluation, ruleKey: number): void {

@@ -2,7 +2,6 @@
  * Publishes what rules recorded, with the rights that their users have then. The message is stored once under the rule and its cause, whatever
  * process takes the row and however often.
  */
-import { createHash } from 'node:crypto'
 import type { MessageGate } from '#api/devices/index.ts'
 import { findActingUser } from '#api/identity/index.ts'
 import { parseContent } from '#api/messages/index.ts'
@@ -13,7 +12,9 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { isTemporary } from '#queues/index.ts'
+import { digestOf } from '../digest.ts'
 import { countErrors } from '../evaluation/repository.ts'
+import { lockDomain } from '../repository.ts'
 import { deferPublications, removePublications, takePublications } from './repository.ts'
 import type { QueuedPublication } from './repository.ts'
 
@@ -63,7 +64,10 @@ export function startRulePublications({ database, bus, gate, messages, logger, i
       content: parseContent(contentType, body, { subtopic, receivedAtSeconds }),
       original: { contentType, body },
       envelope: { rule: { id: ruleId, depth } },
-      idempotency: { scope: digest(`rule publication ${ruleId} ${origin}`), requestDigest: digest(row.payload) },
+      idempotency: {
+        scope: digestOf(`rule publication ${ruleId} ${origin}`),
+        requestDigest: digestOf(row.payload),
+      },
     })
   }
 
@@ -103,15 +107,23 @@ export function startRulePublications({ database, bus, gate, messages, logger, i
       const refused = attempts.flatMap(({ row, reason }) => (reason === undefined ? [] : [{ row, reason }]))
       for (const { row, reason } of refused)
         logger.warn({ rule: row.ruleId, reason }, 'did not publish a message of a rule')
-      await countErrors(db, errorsOf(refused))
+      await noteRefused(database, refused)
       return isFull
     },
   })
 }
 
-function errorsOf(refused: readonly { row: QueuedPublication; reason: string }[]) {
+type Refused = { row: QueuedPublication; reason: string }
+
+async function noteRefused(database: Database, refused: readonly Refused[]): Promise<void> {
+  for (const [domainKey, some] of Map.groupBy(refused, ({ row }) => row.domainKey))
+    await database.transaction(async (tx) => {
+      await lockDomain(tx, domainKey)
+      await countErrors(tx, errorsOf(some))
+    })
+}
+
+function errorsOf(refused: readonly Refused[]) {
   const byRule = Map.groupBy(refused, ({ row }) => row.ruleId)
   return [...byRule].map(([ruleId, some]) => ({ ruleId, reason: some.at(-1)?.reason ?? '', count: some.length }))
 }
-
-const digest = (text: string): Buffer => createHash('sha256').update(text).digest()

@@ -2,13 +2,17 @@
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 
-/** The number of rows that a node takes at a time. */
+/** The number of rows that a node takes at a time, of the domains that have waited longest. */
 const MAX_ROWS = 500
+const MAX_DOMAINS = 50
+/** Each of these domains has an equal share, and this one at least. */
+const MIN_SHARE = MAX_ROWS / MAX_DOMAINS
 /** The time after which another node takes the rows of a dead one. */
 const TAKEN_SECONDS = 30
 
 export type QueuedPublication = {
   key: number
+  domainKey: number
   domainId: string
   ruleId: string
   userKey: number
@@ -22,18 +26,31 @@ export type QueuedPublication = {
   createdAt: string
 }
 
-/** Takes the publications that are due first, in insertion order among equals; concurrent nodes take other rows. */
+/**
+ * Takes the publications that are due first, in insertion order among equals; concurrent nodes take other rows. No domain waits for all that
+ * another one has published.
+ */
 export async function takePublications(db: Queryable): Promise<{ rows: QueuedPublication[]; isFull: boolean }> {
+  // The domains are found one by one over the index: many rows of one cost no more than one.
   const { rows } = await sql<QueuedPublication>`
+    WITH RECURSIVE domain (key) AS (
+      (SELECT domain_key FROM rule_publications ORDER BY domain_key LIMIT 1)
+      UNION ALL SELECT (SELECT p.domain_key FROM rule_publications p WHERE p.domain_key > domain.key ORDER BY p.domain_key LIMIT 1)
+        FROM domain WHERE domain.key IS NOT NULL),
+    chosen AS MATERIALIZED (
+      SELECT domain.key FROM domain CROSS JOIN LATERAL (SELECT p.due_at FROM rule_publications p WHERE p.domain_key = domain.key
+          ORDER BY p.due_at LIMIT 1) f WHERE f.due_at <= now() ORDER BY f.due_at LIMIT ${MAX_DOMAINS})
     UPDATE rule_publications p SET due_at = now() + make_interval(secs => ${TAKEN_SECONDS}), attempts = least(p.attempts + 1, 1000)
-    FROM (SELECT key FROM rule_publications WHERE due_at <= now() ORDER BY due_at, key LIMIT ${MAX_ROWS} FOR UPDATE SKIP LOCKED) due
+    FROM (SELECT w.key FROM chosen CROSS JOIN LATERAL (SELECT o.key FROM rule_publications o WHERE o.domain_key = chosen.key AND o.due_at <= now()
+        ORDER BY o.due_at, o.key LIMIT (SELECT greatest(${MIN_SHARE}::bigint, ${MAX_ROWS}::bigint / count(*)) FROM chosen)
+        FOR UPDATE SKIP LOCKED) w) due
     JOIN rule_publications q ON q.key = due.key JOIN domains d ON d.key = q.domain_key
     WHERE p.key = due.key
-    RETURNING p.key, d.id AS "domainId", p.rule_id AS "ruleId", p.user_key AS "userKey", p.channel_id AS "channelId", p.subtopic,
+    RETURNING p.key, p.domain_key AS "domainKey", d.id AS "domainId", p.rule_id AS "ruleId", p.user_key AS "userKey", p.channel_id AS "channelId", p.subtopic,
       p.content_type AS "contentType", p.payload, p.depth, p.origin, p.attempts, p.created_at AS "createdAt"`.execute(
     db,
   )
-  return { rows: rows.toSorted((left, right) => left.key - right.key), isFull: rows.length === MAX_ROWS }
+  return { rows: rows.toSorted((left, right) => left.key - right.key), isFull: rows.length >= MIN_SHARE }
 }
 
 export async function removePublications(db: Queryable, keys: readonly number[]): Promise<void> {

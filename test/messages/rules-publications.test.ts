@@ -1,0 +1,61 @@
+// docs/guides/rules.md, Actions
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { takePublications } from '#api/rules/publications/repository.ts'
+import type { Queryable } from '#core/database/index.ts'
+import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
+import { createTestDatabase } from '../harness/database.ts'
+import type { TestDatabase } from '../harness/database.ts'
+import { newRule, sendValue, untilSeen } from './rules-support.ts'
+import { startPlant } from './support.ts'
+
+let own: TestDatabase
+beforeAll(async () => {
+  own = await createTestDatabase()
+})
+afterAll(() => own[Symbol.asyncDispose]())
+
+/** Puts publications into the queue of a domain, which are due in as many seconds. */
+async function queue(db: Queryable, domainId: string, rows: { count: number; dueSeconds: number }): Promise<void> {
+  await sql`INSERT INTO rule_publications (domain_key, rule_key, rule_id, user_key, channel_id, subtopic, content_type, payload, depth, origin, due_at)
+    SELECT d.key, 1, d.id, 1, d.id, '', 'application/json', '{}', 1, i::text, now() + make_interval(secs => ${rows.dueSeconds})
+      FROM domains d, generate_series(1, ${rows.count}) i WHERE d.id = ${domainId}::uuid`.execute(db)
+}
+
+test('a domain does not wait for all that another one has published', async () => {
+  const { db } = own.database
+  const [busy, quiet] = [newId(), newId()]
+  for (const id of [busy, quiet])
+    await sql`INSERT INTO domains (id, name, route) VALUES (${id}::uuid, ${id}, ${id})`.execute(db)
+  await queue(db, busy, { count: 1_000, dueSeconds: -60 })
+  await queue(db, quiet, { count: 3, dueSeconds: -1 })
+  const countsOf = async () => {
+    const { rows, isFull } = await takePublications(db)
+    const of = (id: string) => rows.filter(({ domainId }) => domainId === id).length
+    return { busy: of(busy), quiet: of(quiet), isFull }
+  }
+  expect(await countsOf()).toEqual({ busy: 250, quiet: 3, isFull: true })
+  expect(await countsOf()).toEqual({ busy: 500, quiet: 0, isFull: true })
+  expect(await countsOf()).toEqual({ busy: 250, quiet: 0, isFull: true })
+  expect(await countsOf()).toEqual({ busy: 0, quiet: 0, isFull: false })
+})
+
+test('a rule does not publish when 10,000 messages of its domain wait, and says so', async () => {
+  await using plant = await startPlant({ ruleTimes: { intervalMs: 20 } })
+  const device = await plant.newConnectedDevice()
+  const { channelId } = device
+  const publish = { type: 'publish', channel: channelId, subtopic: 'found', on: ['raise', 'repeat'] }
+  const source = { type: 'messages', channels: [channelId], names: ['temperature'] }
+  const rule = await newRule(plant, { source, condition: 'value > 30.0', actions: [publish] })
+  await queue(plant.api.database.db, plant.domainId, { count: 10_000, dueSeconds: 3_600 })
+  await sendValue(plant, device, channelId, 31)
+  const full = await untilSeen(plant, rule.id, 1)
+  expect(full).toMatchObject({ matched: 1, acted: 0 })
+  expect(full.last_error).toMatchObject({
+    count: 1,
+    reason: expect.stringMatching(/^10000 messages .* wait/) as unknown,
+  })
+  await sql`DELETE FROM rule_publications WHERE origin = '1'`.execute(plant.api.database.db)
+  for (const value of [32, 33]) await sendValue(plant, device, channelId, value)
+  expect((await untilSeen(plant, rule.id, 3)).acted).toBeGreaterThanOrEqual(1)
+})
