@@ -11,3 +11,4 @@ export type {
 } from './device-topics.ts'
 export { formatDeviceTopic, isDeviceTopic, parseDeviceTopic } from './topic.ts'
 export type { DeviceTopic } from './topic.ts'
+export { DeviceTurns } from './turns.ts'
