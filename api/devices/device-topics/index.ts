@@ -7,6 +7,7 @@ export type {
   DeviceSink,
   DeviceSubscription,
   DeviceTopics,
+  DropReason,
   ToDevice,
 } from './device-topics.ts'
 export { formatDeviceTopic, isDeviceTopic, parseDeviceTopic } from './topic.ts'

@@ -110,12 +110,12 @@ export class DeviceReports {
   #subscribe(sink: DeviceSink): DeviceSubscription {
     return this.#notified.subscribe(sink, {
       wants: filterOf(sink.topic.levels),
-      send: ({ name, version, delta }, onAcknowledged) =>
+      send: ({ name, version, delta }, callbacks) =>
         sink.send({
           levels: name === '' ? ['desired'] : ['desired', name],
           payload: Buffer.from(JSON.stringify({ version, delta })),
           contentType: JSON_TYPE,
-          onAcknowledged,
+          ...callbacks,
         }),
     })
   }
@@ -124,10 +124,10 @@ export class DeviceReports {
     const asked = parseName(sink.topic.levels[0])
     return this.#notified.subscribe(sink, {
       wants: (name) => name === asked,
-      send: (_state, onAcknowledged) => {
+      send: (_state, callbacks) => {
         // An observer is sent what a GET returns.
         this.get(sink.device, sink.topic.levels[0]).then(
-          (state) => sink.send({ levels: sink.topic.levels, ...represented(state), onAcknowledged }),
+          (state) => sink.send({ levels: sink.topic.levels, ...represented(state), ...callbacks }),
           (error: unknown) => sink.failed(error),
         )
       },
