@@ -124,7 +124,7 @@ export class DeviceReports {
     const asked = parseName(sink.topic.levels[0])
     return this.#notified.subscribe(sink, {
       wants: (name) => name === asked,
-      send: (_state, callbacks) => {
+      changed: (callbacks) => {
         // An observer is sent what a GET returns.
         this.get(sink.device, sink.topic.levels[0]).then(
           (state) => sink.send({ levels: sink.topic.levels, ...represented(state), ...callbacks }),
