@@ -1,5 +1,5 @@
 /** SQL of the states of devices. */
-import { prepared } from '#core/database/index.ts'
+import { isLockRefused, prepared } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
@@ -103,6 +103,26 @@ export async function lockState(tx: Transaction, clientKey: number, name: string
   if (created !== undefined) return created
   if (name !== '') await requireRoomForName(tx, clientKey)
   return unwritten(clientKey, name)
+}
+
+const LIMIT_LOCKS = prepared('limit_report_locks', `SELECT set_config('lock_timeout', '250ms', true)`)
+const UNLIMIT_LOCKS = prepared('unlimit_report_locks', 'SET LOCAL lock_timeout TO DEFAULT')
+
+/** As `lockState`, for a short time only: throws `unavailable` while a change of many clients holds the document. */
+export async function lockStateSoon(tx: Transaction, clientKey: number, name: string): Promise<StateRecord> {
+  tx.defer(LIMIT_LOCKS(tx, []))
+  try {
+    return await lockState(tx, clientKey, name)
+  } catch (error) {
+    if (!isLockRefused(error)) throw error
+    throw new ServiceError('unavailable', 'the document is being changed: try again', {
+      cause: error,
+      retryAfterSeconds: 1,
+    })
+  } finally {
+    // What follows waits for locks of its own.
+    tx.defer(UNLIMIT_LOCKS(tx, []))
+  }
 }
 
 async function requireRoomForName(tx: Transaction, clientKey: number): Promise<void> {
