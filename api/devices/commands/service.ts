@@ -151,11 +151,17 @@ export class CommandsService {
     const fields = commandOf(input, Date.now())
     const waitMs = wait === undefined ? 0 : durationWithin(wait, 'wait', [0, MAX_WAIT_MS])
     const { client } = await this.#enter(caller, at, 'command')
-    await this.#deps.quotas.requireToday(client.domainKey, 'commands_per_day')
-    const row = { ...fields, id: newId(), clientKey: client.key, createdBy: caller.id, idempotency }
-    const id = await this.#give(caller, client, row)
-    if (waitMs === 0) return await this.#found(client.key, id)
-    return await this.#untilEnded(client, id, waitMs, AbortSignal.any([signal, this.#deps.signal]))
+    // Before the command is given: who is refused here has given none.
+    const release = waitMs === 0 ? undefined : await this.#waiters.take(client.domainKey)
+    try {
+      await this.#deps.quotas.requireToday(client.domainKey, 'commands_per_day')
+      const row = { ...fields, id: newId(), clientKey: client.key, createdBy: caller.id, idempotency }
+      const id = await this.#give(caller, client, row)
+      if (waitMs === 0) return await this.#found(client.key, id)
+      return await this.#untilEnded(client.key, id, waitMs, AbortSignal.any([signal, this.#deps.signal]))
+    } finally {
+      release?.()
+    }
   }
 
   async get(caller: UserPrincipal, at: CommandAt): Promise<CommandRecord> {
@@ -233,14 +239,8 @@ export class CommandsService {
     return id
   }
 
-  async #untilEnded(
-    { domainKey, key: clientKey }: ClientRecord,
-    id: string,
-    waitMs: number,
-    signal: AbortSignal,
-  ): Promise<CommandRecord> {
+  async #untilEnded(clientKey: number, id: string, waitMs: number, signal: AbortSignal): Promise<CommandRecord> {
     const deadlineMs = monotonicMs() + waitMs
-    const release = await this.#waiters.take(domainKey)
     const wait = this.#deps.waits.begin(clientKey)
     try {
       for (;;) {
@@ -250,7 +250,6 @@ export class CommandsService {
       }
     } finally {
       wait.end()
-      release()
     }
   }
 }
