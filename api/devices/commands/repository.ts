@@ -288,10 +288,10 @@ export async function removeOld(db: Queryable, limit: number): Promise<number> {
   return Number(numAffectedRows)
 }
 
-/** Removes the oldest ended commands of a client beyond the number that is kept. The client is locked. */
-export async function removeBeyond(tx: Transaction, clientKey: number): Promise<void> {
-  await sql`DELETE FROM device_commands m WHERE m.client_key = ${clientKey} AND m.ended_at IS NOT NULL AND m.key <= (
-    SELECT key FROM device_commands WHERE client_key = ${clientKey} AND ended_at IS NOT NULL ORDER BY key DESC OFFSET ${KEPT_PER_CLIENT} LIMIT 1)`.execute(
-    tx,
-  )
+/** Removes the oldest ended commands of each client beyond the number that is kept. The clients are locked. */
+export async function removeBeyond(tx: Transaction, clientKeys: readonly number[]): Promise<void> {
+  await sql`DELETE FROM device_commands m USING unnest(${[...clientKeys]}::bigint[]) AS u (key) CROSS JOIN LATERAL (
+      SELECT e.key AS last FROM device_commands e WHERE e.client_key = u.key AND e.ended_at IS NOT NULL
+       ORDER BY e.key DESC OFFSET ${KEPT_PER_CLIENT} LIMIT 1) beyond
+    WHERE m.client_key = u.key AND m.ended_at IS NOT NULL AND m.key <= beyond.last`.execute(tx)
 }

@@ -230,7 +230,7 @@ export class CommandsService {
         throw new ServiceError('unprocessable', 'this Idempotency-Key was used with another body')
       }
       await requireOpenRoom(tx, clientKey, row.bytes)
-      await removeBeyond(tx, clientKey)
+      await removeBeyond(tx, [clientKey])
       await insertCommand(tx, row)
       record(entryOf('create', { domainKey, clientKey, clientId, id: row.id, name: row.name, status: 'queued' }))
       return row.id
