@@ -3,7 +3,7 @@
  * until it has ended, and its id makes that safe.
  */
 import type { Journal, JournalEntry, Recorder } from '#api/identity/index.ts'
-import type { Database, Transaction } from '#core/database/index.ts'
+import type { Transaction } from '#core/database/index.ts'
 import { durationWithin } from '#core/durations.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -12,12 +12,11 @@ import { monotonicMs } from '#core/time.ts'
 import type { IdentifiedDevice } from '../gate/index.ts'
 import { entryOf } from './journal-entries.ts'
 import { COMMAND_METRICS } from './metrics.ts'
+import type { OpenCommands } from './open.ts'
 import {
   endCommand,
   endDueCommand,
-  hasOpen,
   isRepeatedAnswer,
-  listOpen,
   lockCommand,
   markDelivered,
   recordLate,
@@ -39,7 +38,7 @@ export type Device = Pick<IdentifiedDevice, 'clientKey' | 'domainKey'>
 export type Answered = { id: string; status: CommandState; isLate: boolean }
 
 export type CommandDeliveryDeps = {
-  database: Database
+  open: OpenCommands
   journal: Pick<Journal, 'change'>
   waits: CommandWaits
   /** Aborted when the process begins to stop. */
@@ -64,9 +63,14 @@ export class CommandDelivery {
     this.#deps = deps
   }
 
-  /** The open commands, in the order of their creation. `after`: those with a greater key. */
-  async open({ clientKey }: Device, after?: number): Promise<Offered[]> {
-    return await listOpen(this.#deps.database.db, clientKey, after)
+  /** The open commands with a greater key, in the order of their creation. */
+  async open({ clientKey }: Device, after: number): Promise<readonly Offered[]> {
+    return await this.#deps.open.list(clientKey, after)
+  }
+
+  /** The greatest key of the open commands; 0: there are none. */
+  async newest({ clientKey }: Device): Promise<number> {
+    return await this.#deps.open.newest(clientKey)
   }
 
   /** The device has these commands. */
@@ -132,9 +136,9 @@ export class CommandDelivery {
   }
 
   async #takeNow({ clientKey }: Device, isAll: boolean): Promise<Offered[]> {
-    const { database, journal } = this.#deps
+    const { open, journal } = this.#deps
     // Most looks find nothing, and need no transaction.
-    if (!(await hasOpen(database.db, clientKey))) return []
+    if ((await open.newest(clientKey)) === 0) return []
     return await journal.change('system', async (tx, record) => {
       const taken = await takeOpen(tx, clientKey, isAll)
       const queued = taken.filter(({ status }) => status === 'queued').map(({ key }) => key)

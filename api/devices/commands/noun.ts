@@ -17,6 +17,8 @@ const JSON_TYPE = 'application/json'
 /** Levels of `requests/<id>/<name>`. */
 const REQUEST_LEVELS = 3
 const MAX_ID_BYTES = 64
+/** The delay before a look that failed is repeated. */
+const AGAIN_MS = 1000
 
 const validate = compileValidator({ schema: CommandResult })
 
@@ -106,10 +108,11 @@ class Following implements DeviceSubscription {
   /** The whole representation is sent, of which the newest counts; reading it is the delivery. */
   readonly #isRepresentation: boolean
   readonly #unlisten: () => void
-  #lastKey = 0
+  #lastKey: number | undefined
   #isClosed = false
   #isWorking = false
   #isWoken = false
+  #again: NodeJS.Timeout | undefined
   /** Delivered, and not written yet. */
   #acknowledged: number[] = []
 
@@ -118,41 +121,71 @@ class Following implements DeviceSubscription {
     this.#sink = sink
     this.#isRepresentation = isRepresentation
     this.#unlisten = delivery.listen(sink.device.clientKey, () => void this.#work())
-    // What is open is the first answer to an observation, and the first messages of a subscription.
-    if (!isRepresentation) void this.#work()
+    void this.#work()
   }
 
   close(): void {
+    if (this.#isClosed) return
     this.#isClosed = true
     this.#unlisten()
+    clearTimeout(this.#again)
+    if (!this.#isWorking && this.#acknowledged.length > 0) void this.#writeLast()
   }
 
   /** Looks and writes, one after the other, until nothing is left. Never rejects. */
   async #work(): Promise<void> {
     this.#isWoken = true
-    if (this.#isWorking) return
+    if (this.#isWorking || this.#again !== undefined) return
     this.#isWorking = true
     try {
       while (!this.#isClosed && (this.#isWoken || this.#acknowledged.length > 0)) {
-        const keys = this.#acknowledged
-        this.#acknowledged = []
-        await this.#delivery.delivered(this.#sink.device, keys)
+        await this.#writeAcknowledged()
         if (!this.#isWoken) continue
         this.#isWoken = false
         await (this.#isRepresentation ? this.#sendRepresentation() : this.#sendNew())
       }
     } catch (error) {
-      // The connection comes back, and everything that is open is sent again.
-      if (!this.#isClosed) this.#sink.failed(error)
-      this.close()
+      this.#failed(error)
     } finally {
       this.#isWorking = false
+      if (this.#isClosed && this.#acknowledged.length > 0) void this.#writeLast()
+    }
+  }
+
+  #failed(error: unknown): void {
+    if (this.#isClosed) return
+    const kind = kindOf(error)
+    if (kind === 'unavailable' || kind === 'timeout') {
+      // All connections would come back at once and ask the same database.
+      this.#lookAgain()
+      return
+    }
+    // The connection comes back, and everything that is open is sent again.
+    this.#sink.failed(error)
+    this.close()
+  }
+
+  #lookAgain(): void {
+    this.#again ??= setTimeout(() => {
+      this.#again = undefined
+      void this.#work()
+    }, AGAIN_MS).unref()
+  }
+
+  async #writeAcknowledged(): Promise<void> {
+    const keys = this.#acknowledged
+    this.#acknowledged = []
+    try {
+      await this.#delivery.delivered(this.#sink.device, keys)
+    } catch (error) {
+      this.#acknowledged.unshift(...keys)
+      throw error
     }
   }
 
   async #sendNew(): Promise<void> {
     const { device, topic } = this.#sink
-    const found = await this.#delivery.open(device, this.#lastKey)
+    const found = await this.#delivery.open(device, this.#lastKey ?? 0)
     if (this.#isClosed) return
     for (const command of found) {
       this.#lastKey = command.key
@@ -162,15 +195,22 @@ class Following implements DeviceSubscription {
   }
 
   async #sendRepresentation(): Promise<void> {
-    const found = await this.#delivery.open(this.#sink.device)
-    const newest = found.at(-1)?.key ?? 0
+    const { device } = this.#sink
+    if (this.#lastKey === undefined) {
+      // What is open is in the first answer, which is read after this.
+      this.#lastKey = 0
+      this.#lastKey = await this.#delivery.newest(device)
+      return
+    }
     // A device knows that its answers end the others, so only a new command is worth a notification.
-    if (this.#isClosed || newest <= this.#lastKey) return
-    this.#lastKey = newest
-    const keys = found.map(({ key }) => key)
+    if ((await this.#delivery.newest(device)) <= this.#lastKey) return
+    const all = await this.#delivery.open(device, 0)
+    if (this.#isClosed) return
+    this.#lastKey = all.at(-1)?.key ?? this.#lastKey
+    const keys = all.map(({ key }) => key)
     this.#sink.send({
       levels: [],
-      ...representationOf(found),
+      ...representationOf(all),
       onAcknowledged: () => {
         for (const key of keys) this.#onAcknowledged(key)
       },
@@ -179,7 +219,7 @@ class Following implements DeviceSubscription {
 
   #onAcknowledged(key: number): void {
     this.#acknowledged.push(key)
-    if (this.#isWorking) return
+    if (this.#isWorking || (this.#again !== undefined && !this.#isClosed)) return
     this.#isWorking = true
     // The acknowledgements that arrive together are written together.
     setImmediate(() => {
@@ -191,9 +231,7 @@ class Following implements DeviceSubscription {
 
   /** Acknowledgements that arrived before the end count. */
   async #writeLast(): Promise<void> {
-    const keys = this.#acknowledged
-    this.#acknowledged = []
     // Without them the commands stay queued, and are sent again.
-    await this.#delivery.delivered(this.#sink.device, keys).catch((error: unknown) => kindOf(error))
+    await this.#writeAcknowledged().catch((error: unknown) => kindOf(error))
   }
 }
