@@ -107,6 +107,11 @@ describe('limits', () => {
     requireWithinLimits(withText(64 * 1024 - 8), 'reported')
     expect(() => requireWithinLimits(withText(64 * 1024 - 7), 'reported')).toThrow(/limited to 65536 bytes/)
     expect(() => requireWithinLimits({ a: 'ü'.repeat(33_000) }, 'reported')).toThrow(/limited to 65536 bytes/)
+    // PostgreSQL writes 309 digits for each.
+    requireWithinLimits({ a: Array.from({ length: 200 }, () => 1e308) }, 'reported')
+    expect(() => requireWithinLimits({ a: Array.from({ length: 300 }, () => 1e308) }, 'reported')).toThrow(
+      /limited to 65536 bytes/,
+    )
   })
 
   test.each(['1', '"a"', '[]', 'null', '9007199254740993'])('%s is no document', (text) => {

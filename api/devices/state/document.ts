@@ -4,11 +4,12 @@
  */
 import { isExactInteger } from '#core/exact-integers.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
+import { storedBytes } from '#core/stored-json.ts'
 
 export type Json = null | boolean | number | string | object
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** Of `desired`, and of `reported`. */
+/** Of `desired`, and of `reported`, as they are stored: `1e308` has 309 digits. */
 export const MAX_DOCUMENT_BYTES = 64 * 1024
 /** Named documents of one client. */
 export const MAX_NAMES = 32
@@ -83,7 +84,7 @@ export function requireWithinLimits(document: JsonObject, what: 'desired' | 'rep
   const tooDeep = deepPath(document, 1)
   if (tooDeep !== undefined)
     throw refusedField(`/${what}${tooDeep}`, `must not be nested deeper than ${MAX_DOCUMENT_LEVELS} levels`)
-  const bytes = Buffer.byteLength(JSON.stringify(document))
+  const bytes = storedBytes(document)
   if (bytes > MAX_DOCUMENT_BYTES)
     throw new ServiceError('too_large', `${what} is limited to ${MAX_DOCUMENT_BYTES} bytes of JSON: got ${bytes}`)
 }
