@@ -203,6 +203,18 @@ describe('bounds', () => {
     expectStatus(413, await device.give({ name: 'a', payload: `${most}x` }))
   })
 
+  test('numbers count as the database writes them', async () => {
+    const device = await newDevice()
+    const numbers = (count: number) => Array.from({ length: count }, () => 1e300)
+    const { id } = await device.given({ name: 'a', payload: numbers(200) })
+    expectStatus(413, await device.give({ name: 'a', payload: numbers(220) }))
+    expectStatus(413, await device.answer(id, { status: 'succeeded', result: numbers(220) }))
+    expect(await device.view(id)).toMatchObject({ status: 'failed' })
+    expect((await device.view(id)).reason).toContain('at most 65536')
+    const wide = await device.given({ name: 'a' })
+    expectStatus(200, await device.answer(wide.id, { status: 'succeeded', result: numbers(200) }))
+  })
+
   test('a client has 100 open commands at most, also when many are given at once', async () => {
     const device = await newDevice()
     const statuses = await Promise.all(

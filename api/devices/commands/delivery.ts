@@ -8,6 +8,7 @@ import { durationWithin } from '#core/durations.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { Slots } from '#core/slots.ts'
+import { storedBytes } from '#core/stored-json.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { IdentifiedDevice } from '../gate/index.ts'
 import { entryOf } from './journal-entries.ts'
@@ -180,7 +181,7 @@ const notFound = () => new ServiceError('not_found', 'command not found')
 /** A result that is too large is not stored: the command has failed, and the device gets an error. */
 function endOf({ status, result, reason }: CommandResult): End & { refusal?: string } {
   const text = result === undefined ? undefined : JSON.stringify(result)
-  const bytes = text === undefined ? 0 : Buffer.byteLength(text)
+  const bytes = storedBytes(result)
   if (bytes <= MAX_JSON_BYTES) return { status, result: text, reason }
   const refusal = `the result has ${bytes} bytes: at most ${MAX_JSON_BYTES} are accepted`
   return { status: 'failed', reason: refusal, refusal }

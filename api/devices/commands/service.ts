@@ -7,6 +7,7 @@ import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { Slots } from '#core/slots.ts'
+import { storedBytes } from '#core/stored-json.ts'
 import { formatDurationMs, monotonicMs } from '#core/time.ts'
 import { clientTable } from '../clients/repository.ts'
 import type { ClientRecord } from '../clients/repository.ts'
@@ -74,7 +75,7 @@ export function commandOf(
   nowMs: number,
 ): Pick<NewCommandRow, 'name' | 'payload' | 'bytes' | 'timeoutMs' | 'expiresAt'> {
   const payload = input.payload === undefined ? null : JSON.stringify(input.payload)
-  const bytes = payload === null ? 0 : Buffer.byteLength(payload)
+  const bytes = storedBytes(input.payload)
   if (bytes > MAX_JSON_BYTES)
     throw new ServiceError('too_large', `the payload has ${bytes} bytes: at most ${MAX_JSON_BYTES} are accepted`)
   return {
