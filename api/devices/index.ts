@@ -10,6 +10,7 @@ export type {
   DeviceSubscription,
   DeviceTopic,
   DeviceTopics,
+  DropReason,
   ToDevice,
 } from './device-topics/index.ts'
 export {

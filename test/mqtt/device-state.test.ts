@@ -212,6 +212,19 @@ describe('a subscribed device', () => {
     expect((await notified(peer)).delta).toEqual({ a: 1 })
   })
 
+  test.each([0, 1] as const)(
+    'with QoS %i does not get a delta that is larger than its packets, and gets the next one',
+    async (qos) => {
+      const device = await plant.newDevice()
+      using peer = await connect(device, { protocolVersion: 5, properties: { maximumPacketSize: 1000 } })
+      await subscribe(peer, topic('desired'), qos)
+      await desire(device, { large: 'x'.repeat(2000) })
+      await desire(device, { large: 'y'.repeat(2000) })
+      await desire(device, { large: null, a: 1 })
+      expect((await notified(peer)).delta).toEqual({ a: 1 })
+    },
+  )
+
   test('of another domain is refused, and receives nothing', async () => {
     const device = await plant.newDevice()
     const domain = (await plant.owner.call('POST', '/domains', { name: 'other' })).json<{ id: string }>().id

@@ -81,7 +81,8 @@ function addRoutes(
       const bytes = declared === undefined ? Buffer.byteLength(JSON.stringify(request.body)) : Number(declared)
       await messages.rates.require(device.domainKey, bytes)
       const ifMatch = parseIfMatch(request.headers['if-match'])
-      return presentState(await reports.report(device, nameIn(request.params), request.body, ifMatch))
+      const report = { bytes, patch: () => request.body, ifMatch }
+      return presentState(await reports.report(device, nameIn(request.params), report))
     },
   )
 }

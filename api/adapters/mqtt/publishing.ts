@@ -145,12 +145,14 @@ export class Publishing {
     const { qos, packetId, dup } = packet
     const first = qos === 0 || (qos === 1 && !dup) ? undefined : this.#unsettled.get(packetId)
     // A duplicate while the first copy awaits its commit is stored once.
-    if (first === undefined) void this.#attempt(pending)
-    else
+    if (first !== undefined)
       void first.then(
         () => this.#settle(pending, undefined),
         () => this.#attempt(pending),
       )
+    // It waited for its admission meanwhile, and must not overtake those that are repeated.
+    else if (this.#isStalled && qos > 0) this.#stall(pending)
+    else void this.#attempt(pending)
   }
 
   #await({ payload, qos, retain, properties, packetId }: PublishPacket, target: Target | undefined): Pending {

@@ -2,6 +2,7 @@
  * A session (section 4.1): subscriptions and messages in flight to the client. It outlives its connections. Messages with QoS 1 and 2 are
  * kept until they are acknowledged, in order, within the receive maximum of the client.
  */
+import type { DropReason } from '#api/devices/index.ts'
 import type { ApplicationMessage } from './application-message.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
 import type { ConnectPacket } from './packets/connect.ts'
@@ -47,11 +48,13 @@ export type DeliveryOptions = {
   identifiers: readonly number[] | undefined
   streamKey: number
   isShared?: boolean
-  /** The client has acknowledged the message. */
+  /** The client has acknowledged the message; with QoS 0, it was sent. */
   onAcknowledged?: (() => void) | undefined
+  /** The message is not sent on this connection. */
+  onDropped?: ((reason: DropReason) => void) | undefined
 }
 
-export type Outbound = Omit<DeliveryOptions, 'isShared' | 'onAcknowledged'> & {
+export type Outbound = Omit<DeliveryOptions, 'isShared' | 'onAcknowledged' | 'onDropped'> & {
   applicationMessage: ApplicationMessage
   /** Identifies it in its session. */
   ordinal: number
@@ -64,6 +67,7 @@ export type Outbound = Omit<DeliveryOptions, 'isShared' | 'onAcknowledged'> & {
   isShared: boolean
   batch: LogBatch | undefined
   onAcknowledged: (() => void) | undefined
+  onDropped: ((reason: DropReason) => void) | undefined
 }
 
 export type Subscription = FilterTarget & {
@@ -248,16 +252,22 @@ export class Session {
       // Without a connection a QoS 0 message is dropped and counted (contract section 7.6).
       if (outlet?.isWritable !== true || this.queued > 0) {
         if (outlet !== undefined) this.#host.dropped(this, 'slow')
-        return
+        return options.onDropped?.('slow')
       }
       const template = applicationMessage.template(outlet.version, 0, retain, prefix, identifiers)
-      if (template.bytes.length > outlet.maxPacketBytes) return this.#host.dropped(this, 'too_large')
+      if (template.bytes.length > outlet.maxPacketBytes) {
+        this.#host.dropped(this, 'too_large')
+        return options.onDropped?.('too_large')
+      }
       outlet.sendMessage(template, 0, false)
       this.#host.sent(this)
-      return
+      return options.onAcknowledged?.()
     }
     // Followers that can read the changelog later check `isFull` before; others lose messages without room.
-    if (batch === undefined && this.isFull) return this.#host.dropped(this, 'slow')
+    if (batch === undefined && this.isFull) {
+      this.#host.dropped(this, 'slow')
+      return options.onDropped?.('slow')
+    }
     if (batch !== undefined) batch.pending++
     const outbound: Outbound = {
       applicationMessage,
@@ -273,6 +283,7 @@ export class Session {
       isShared: options.isShared === true,
       batch,
       onAcknowledged: options.onAcknowledged,
+      onDropped: options.onDropped,
     }
     if (!this.#isReleased) this.#host.held(applicationMessage.hold())
     // The queue is empty, as usual: the message bypasses it.
@@ -298,8 +309,11 @@ export class Session {
   /** Adds it to the messages in flight; false when it must be stored before it is sent. */
   #next(outbound: Outbound, outlet: Outlet, isAfterRemembered = false): boolean {
     const template = templateOf(outbound, outlet)
-    if (this.#isUnsendable(outbound.applicationMessage, template, outlet)) {
+    const reason = this.#unsendable(outbound.applicationMessage, template, outlet)
+    if (reason !== undefined) {
+      this.#host.dropped(this, reason)
       this.#done(outbound)
+      outbound.onDropped?.(reason)
       return true
     }
     outbound.packetId = this.#nextPacketId()
@@ -368,14 +382,13 @@ export class Session {
     )
   }
 
-  #isUnsendable(applicationMessage: ApplicationMessage, { bytes }: PublishTemplate, outlet: Outlet): boolean {
-    if (applicationMessage.isExpired(Date.now())) {
-      this.#host.dropped(this, 'expired')
-      return true
-    }
-    if (bytes.length <= outlet.maxPacketBytes) return false
-    this.#host.dropped(this, 'too_large')
-    return true
+  #unsendable(
+    applicationMessage: ApplicationMessage,
+    { bytes }: PublishTemplate,
+    outlet: Outlet,
+  ): 'expired' | 'too_large' | undefined {
+    if (applicationMessage.isExpired(Date.now())) return 'expired'
+    return bytes.length <= outlet.maxPacketBytes ? undefined : 'too_large'
   }
 
   #send(outbound: Outbound, outlet: Outlet, template = templateOf(outbound, outlet)): void {

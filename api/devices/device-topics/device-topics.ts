@@ -15,6 +15,9 @@ export type DeviceMessage = {
   readonly correlationData: Buffer | undefined
 }
 
+/** `slow`: there is no room for now, and it may be sent later. The others: it will never be sent to this connection. */
+export type DropReason = 'slow' | 'expired' | 'too_large'
+
 /** What a device is sent. */
 export type ToDevice = {
   /** The levels of the topic after the noun. */
@@ -31,6 +34,8 @@ export type ToDevice = {
    * connection ends before; the subscription is closed then.
    */
   readonly onAcknowledged?: (() => void) | undefined
+  /** It is not sent to this connection, which goes on. Called instead of `onAcknowledged`, also before `send` returns. */
+  readonly onDropped?: ((reason: DropReason) => void) | undefined
 }
 
 /** One subscribed connection of a device. */

@@ -7,7 +7,9 @@ export type {
   DeviceSink,
   DeviceSubscription,
   DeviceTopics,
+  DropReason,
   ToDevice,
 } from './device-topics.ts'
 export { formatDeviceTopic, isDeviceTopic, parseDeviceTopic } from './topic.ts'
 export type { DeviceTopic } from './topic.ts'
+export { DeviceTurns } from './turns.ts'

@@ -7,7 +7,7 @@ import { GroupCommit } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import type { DeviceSink, DeviceSubscription } from '../device-topics/index.ts'
+import type { DeviceSink, DeviceSubscription, ToDevice } from '../device-topics/index.ts'
 import { isEmpty } from './document.ts'
 import { findNotified } from './repository.ts'
 import type { NotifiedState } from './repository.ts'
@@ -15,22 +15,25 @@ import type { NotifiedState } from './repository.ts'
 /** Clients of one look-up: those that connect while a statement runs are in the next one. */
 const MAX_BATCH = 200
 const MAX_QUEUED = 100_000
-/** The delay before a look-up that failed is repeated. */
+/** The delay before a look-up that failed is repeated, and before a connection without room is tried again. */
 const AGAIN_MS = 1000
 
+type Callbacks = Required<Pick<ToDevice, 'onAcknowledged' | 'onDropped'>>
+
 /** `wants`: whether the subscription is about the document with this name. */
-type Wanted = { wants: (name: string) => boolean; send: (state: NotifiedState, acknowledged: () => void) => void }
+type Wanted = { wants: (name: string) => boolean; send: (state: NotifiedState, callbacks: Callbacks) => void }
 
 /** One document, as the subscription last sent it. `isWaiting`: that is not acknowledged. */
 type Notified = { version: number; isWaiting: boolean; isBehind: boolean }
 
 class OpenSubscription {
   readonly #wanted: Wanted
-  readonly #refresh: () => void
+  /** Reads the newest rows now, or after a delay. */
+  readonly #refresh: { now: () => void; later: () => void }
   readonly #notified = new Map<string, Notified>()
   isOpen = true
 
-  constructor(wanted: Wanted, refresh: () => void) {
+  constructor(wanted: Wanted, refresh: { now: () => void; later: () => void }) {
     this.#wanted = wanted
     this.#refresh = refresh
   }
@@ -56,12 +59,24 @@ class OpenSubscription {
       notified.isBehind = true
       return
     }
+    const knownVersion = notified.version
     notified.version = Math.max(version, notifiedVersion)
     notified.isWaiting = true
     notified.isBehind = false
-    this.#wanted.send(state, () => {
+    const next = () => {
       notified.isWaiting = false
-      if (notified.isBehind && this.isOpen) this.#refresh()
+      if (notified.isBehind && this.isOpen) this.#refresh.now()
+    }
+    this.#wanted.send(state, {
+      onAcknowledged: next,
+      onDropped: (reason) => {
+        if (reason !== 'slow') return next()
+        // The device does not know of it, and is told when there is room.
+        if (before === undefined) this.#notified.delete(name)
+        else notified.version = knownVersion
+        notified.isWaiting = false
+        if (this.isOpen) this.#refresh.later()
+      },
     })
   }
 }
@@ -72,7 +87,8 @@ export class NotifiedDevices {
   readonly #byClient = new Map<number, Set<OpenSubscription>>()
   /** Clients whose rows are being read; `true`: again after that. */
   readonly #reading = new Map<number, boolean>()
-  readonly #again = new Set<NodeJS.Timeout>()
+  /** Clients whose rows are read after a delay. */
+  readonly #again = new Map<number, NodeJS.Timeout>()
 
   constructor(db: Queryable, logger: Logger) {
     this.#logger = logger
@@ -105,7 +121,10 @@ export class NotifiedDevices {
   }
 
   subscribe({ device: { clientKey } }: Pick<DeviceSink, 'device'>, wanted: Wanted): DeviceSubscription {
-    const subscription = new OpenSubscription(wanted, () => this.#refresh(clientKey))
+    const subscription = new OpenSubscription(wanted, {
+      now: () => this.#refresh(clientKey),
+      later: () => this.#refreshLater(clientKey),
+    })
     const ofClient = this.#byClient.get(clientKey) ?? new Set()
     ofClient.add(subscription)
     this.#byClient.set(clientKey, ofClient)
@@ -122,12 +141,21 @@ export class NotifiedDevices {
 
   stop(): void {
     this.#byClient.clear()
-    for (const timer of this.#again) clearTimeout(timer)
+    for (const timer of this.#again.values()) clearTimeout(timer)
   }
 
   #refresh(clientKey: number): void {
     if (this.#reading.has(clientKey)) this.#reading.set(clientKey, true)
     else void this.#read(clientKey)
+  }
+
+  #refreshLater(clientKey: number): void {
+    if (this.#again.has(clientKey)) return
+    const timer = setTimeout(() => {
+      this.#again.delete(clientKey)
+      if (this.#byClient.has(clientKey)) this.#refresh(clientKey)
+    }, AGAIN_MS)
+    this.#again.set(clientKey, timer.unref())
   }
 
   async #read(clientKey: number): Promise<void> {
@@ -139,11 +167,7 @@ export class NotifiedDevices {
       // Every subscription waits for the database then, and the database is reported elsewhere.
       if (kindOf(error) !== 'unavailable' && kindOf(error) !== 'timeout')
         this.#logger.warn({ err: error }, 'failed to read the state of a device; it is repeated')
-      const timer = setTimeout(() => {
-        this.#again.delete(timer)
-        if (this.#byClient.has(clientKey)) this.#refresh(clientKey)
-      }, AGAIN_MS)
-      this.#again.add(timer.unref())
+      this.#refreshLater(clientKey)
     }
     const isAgain = this.#reading.get(clientKey) === true
     this.#reading.delete(clientKey)

@@ -6,7 +6,7 @@ import type { Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { MERGE_PATCH_TYPE, parseExactBody } from '#http/index.ts'
-import { noSuchTopic } from '../device-topics/index.ts'
+import { DeviceTurns, noSuchTopic } from '../device-topics/index.ts'
 import type {
   DeviceMessage,
   DeviceNoun,
@@ -16,15 +16,19 @@ import type {
 } from '../device-topics/index.ts'
 import type { IdentifiedDevice } from '../gate/index.ts'
 import { requireVersion, writeOf } from './changes.ts'
-import { isEmpty, mergePatch, parseName, requireObject } from './document.ts'
+import { MAX_DOCUMENT_BYTES, isEmpty, mergePatch, parseName, requireObject } from './document.ts'
 import type { JsonObject } from './document.ts'
 import type { StateRecord } from './repository.ts'
 import { findState, lockState, touchReported, unwritten, writeStates } from './repository.ts'
 import { presentState } from './schema.ts'
 import type { NotifiedDevices } from './notified.ts'
-import { ReportTurns } from './turns.ts'
 
 const JSON_TYPE = 'application/json'
+/** Of a report, with its blanks. */
+const MAX_REPORT_BYTES = 2 * MAX_DOCUMENT_BYTES
+
+/** `bytes`: the size in which it came. `patch`: parsed when its turn has come, because a value needs more memory than its text. */
+export type Report = { bytes: number; patch: () => unknown; ifMatch?: number | undefined }
 
 export type DeviceReportsDeps = { database: Database; journal: Journal; notified: NotifiedDevices }
 
@@ -32,7 +36,7 @@ export class DeviceReports {
   readonly #database: Database
   readonly #journal: Journal
   readonly #notified: NotifiedDevices
-  readonly #turns = new ReportTurns()
+  readonly #turns = new DeviceTurns('reports')
 
   constructor({ database, journal, notified }: DeviceReportsDeps) {
     this.#database = database
@@ -48,17 +52,14 @@ export class DeviceReports {
 
   /**
    * Merges the patch into what the device reports. Resolves after the commit. The journal has a record only where the device comes in sync,
-   * or leaves it: a device may report every few seconds.
+   * or leaves it: a device may report every few seconds. Throws `too_large` for a report that no document could take, and `unavailable`.
    */
-  async report(
-    device: IdentifiedDevice,
-    name: string | undefined,
-    patch: unknown,
-    ifMatch?: number,
-  ): Promise<StateRecord> {
+  async report(device: IdentifiedDevice, name: string | undefined, report: Report): Promise<StateRecord> {
+    const { bytes, patch, ifMatch } = report
     const asked = parseName(name)
-    const body = requireObject(patch)
-    return await this.#turns.run(device, () => this.#write(device, asked, body, ifMatch))
+    if (bytes > MAX_REPORT_BYTES)
+      throw new ServiceError('too_large', `a report is limited to ${MAX_REPORT_BYTES} bytes: got ${bytes}`)
+    return await this.#turns.run(device, bytes, () => this.#write(device, asked, requireObject(patch()), ifMatch))
   }
 
   async #write(
@@ -92,7 +93,7 @@ export class DeviceReports {
       publish: async (device, levels, message) => {
         const [first, name, ...more] = levels
         if (first !== 'reported' || more.length > 0) throw noSuchTopic()
-        await this.report(device, name, bodyOf(message))
+        await this.report(device, name, reportOf(message))
       },
       checkFilter: (levels) => void filterOf(levels),
       subscribe: (sink) => this.#subscribe(sink),
@@ -100,7 +101,7 @@ export class DeviceReports {
         if (more.length > 0) throw noSuchTopic()
         if (method === 'get') return represented(await this.get(device, name))
         if (method !== 'patch') throw new ServiceError('method_not_allowed', 'a state accepts GET, PATCH and iPATCH')
-        return represented(await this.report(device, name, bodyOf(message)))
+        return represented(await this.report(device, name, reportOf(message)))
       },
       observe: (sink) => this.#observe(sink),
     }
@@ -109,12 +110,12 @@ export class DeviceReports {
   #subscribe(sink: DeviceSink): DeviceSubscription {
     return this.#notified.subscribe(sink, {
       wants: filterOf(sink.topic.levels),
-      send: ({ name, version, delta }, onAcknowledged) =>
+      send: ({ name, version, delta }, callbacks) =>
         sink.send({
           levels: name === '' ? ['desired'] : ['desired', name],
           payload: Buffer.from(JSON.stringify({ version, delta })),
           contentType: JSON_TYPE,
-          onAcknowledged,
+          ...callbacks,
         }),
     })
   }
@@ -123,10 +124,10 @@ export class DeviceReports {
     const asked = parseName(sink.topic.levels[0])
     return this.#notified.subscribe(sink, {
       wants: (name) => name === asked,
-      send: (_state, onAcknowledged) => {
+      send: (_state, callbacks) => {
         // An observer is sent what a GET returns.
         this.get(sink.device, sink.topic.levels[0]).then(
-          (state) => sink.send({ levels: sink.topic.levels, ...represented(state), onAcknowledged }),
+          (state) => sink.send({ levels: sink.topic.levels, ...represented(state), ...callbacks }),
           (error: unknown) => sink.failed(error),
         )
       },
@@ -150,10 +151,10 @@ function represented(state: StateRecord): DeviceRepresentation {
   return { payload: Buffer.from(JSON.stringify(presentState(state))), contentType: JSON_TYPE }
 }
 
-/** Throws `malformed` for what is no JSON, `unsupported_media_type` for another declared type. */
-function bodyOf({ payload, contentType }: DeviceMessage): unknown {
+/** Throws `unsupported_media_type` for another declared type. */
+function reportOf({ payload, contentType }: DeviceMessage): Report {
   const type = contentType?.split(';', 1)[0]?.trim().toLowerCase()
   if (type !== undefined && type !== '' && type !== JSON_TYPE && type !== MERGE_PATCH_TYPE)
     throw new ServiceError('unsupported_media_type', `a state is ${JSON_TYPE} or ${MERGE_PATCH_TYPE}`)
-  return parseExactBody(payload)
+  return { bytes: payload.length, patch: () => parseExactBody(payload) }
 }

@@ -53,7 +53,7 @@ export class DeviceSubscriptions {
     const opened = this.#topics.get(topic.noun).subscribe({
       device,
       topic,
-      send: ({ levels, payload, contentType, responseTopic, correlationData, expiresAtMs, onAcknowledged }) => {
+      send: ({ levels, payload, contentType, responseTopic, correlationData, expiresAtMs, ...callbacks }) => {
         const applicationMessage = new ApplicationMessage({
           // Without a prefix, the subtopic is the whole topic.
           subtopic: formatDeviceTopic({ ...topic, levels }),
@@ -72,8 +72,8 @@ export class DeviceSubscriptions {
           batchSeq: undefined,
           index: 0,
         })
-        session.push(applicationMessage, { ...options, onAcknowledged }, UNCOUNTED)
-        if (qos === 0) onAcknowledged?.()
+        const { onAcknowledged, onDropped } = callbacks
+        session.push(applicationMessage, { ...options, onAcknowledged, onDropped }, UNCOUNTED)
       },
       failed: (error) => this.#host.failed(session, error),
     })

@@ -82,6 +82,7 @@ export function fromStoredOutbound(stored: StoredOutbound): Outbound {
     isShared: facts.isShared === true,
     batch: undefined,
     onAcknowledged: undefined,
+    onDropped: undefined,
   }
 }
 
