@@ -10,6 +10,7 @@ import { isId } from '#core/ids.ts'
 import { Slots } from '#core/slots.ts'
 import { storedBytes } from '#core/stored-json.ts'
 import { monotonicMs } from '#core/time.ts'
+import { DeviceTurns } from '../device-topics/index.ts'
 import type { IdentifiedDevice } from '../gate/index.ts'
 import { entryOf } from './journal-entries.ts'
 import { COMMAND_METRICS } from './metrics.ts'
@@ -36,6 +37,8 @@ const MAX_WAITERS_PER_DOMAIN = 10_000
 const MAX_WAITERS_PER_CLIENT = 4
 
 export type Device = Pick<IdentifiedDevice, 'clientKey' | 'domainKey'>
+/** `bytes`: the size in which it came. `result`: validated when its turn has come, because a value needs more memory than its text. */
+export type Answer = { bytes: number; result: () => CommandResult }
 export type Answered = { id: string; status: CommandState; isLate: boolean }
 
 export type CommandDeliveryDeps = {
@@ -48,6 +51,8 @@ export type CommandDeliveryDeps = {
 
 export class CommandDelivery {
   readonly #deps: CommandDeliveryDeps
+  /** A device that sends without a pause waits for its own rows, and holds one connection to the database. */
+  readonly #turns = new DeviceTurns('answers and requests of commands')
   readonly #waiters = new Slots({
     what: 'devices that wait for commands',
     max: MAX_WAITERS,
@@ -75,10 +80,10 @@ export class CommandDelivery {
   }
 
   /** The device has these commands. */
-  async delivered({ clientKey }: Device, keys: readonly number[]): Promise<void> {
+  async delivered(device: Device, keys: readonly number[]): Promise<void> {
     if (keys.length === 0) return
-    await this.#deps.journal.change('system', async (tx, record) => {
-      for (const entry of await deliver(tx, clientKey, keys)) record(entry)
+    await this.#change(device, async (tx, record) => {
+      for (const entry of await deliver(tx, device.clientKey, keys)) record(entry)
     })
   }
 
@@ -98,10 +103,19 @@ export class CommandDelivery {
 
   /**
    * Ends a command with the device's answer. A later one changes nothing. Throws `not_found`, also for a command of another client; `too_large` for
-   * a large result, with which the command has failed.
+   * a large result, with which the command has failed; `unavailable`.
    */
-  async answer({ clientKey }: Device, id: string, given: CommandResult): Promise<Answered> {
+  async answer(device: Device, id: string, { bytes, result }: Answer): Promise<Answered> {
     if (!isId(id)) throw notFound()
+    return await this.#turns.run(device, bytes, async () => await this.#end(device.clientKey, id, result()))
+  }
+
+  /** Calls the listener when commands of the client may have changed. It must not throw. Returns a function that ends it. */
+  listen(clientKey: number, listener: () => void): () => void {
+    return this.#deps.waits.listen(clientKey, listener)
+  }
+
+  async #end(clientKey: number, id: string, given: CommandResult): Promise<Answered> {
     const end = endOf(given)
     const { hasEnded, ...answered } = await this.#deps.journal.change('system', async (tx, record) => {
       const command = await lockCommand(tx, clientKey, id)
@@ -116,9 +130,8 @@ export class CommandDelivery {
     return answered
   }
 
-  /** Calls the listener when commands of the client may have changed. It must not throw. Returns a function that ends it. */
-  listen(clientKey: number, listener: () => void): () => void {
-    return this.#deps.waits.listen(clientKey, listener)
+  async #change<T>(device: Device, work: (tx: Transaction, record: Recorder) => Promise<T>): Promise<T> {
+    return await this.#turns.run(device, 0, async () => await this.#deps.journal.change('system', work))
   }
 
   async #takeUntil(device: Device, deadlineMs: number, signal: AbortSignal): Promise<Offered[]> {
@@ -136,11 +149,11 @@ export class CommandDelivery {
     }
   }
 
-  async #takeNow({ clientKey }: Device, isAll: boolean): Promise<Offered[]> {
-    const { open, journal } = this.#deps
+  async #takeNow(device: Device, isAll: boolean): Promise<Offered[]> {
+    const { clientKey } = device
     // Most looks find nothing, and need no transaction.
-    if ((await open.newest(clientKey)) === 0) return []
-    return await journal.change('system', async (tx, record) => {
+    if ((await this.#deps.open.newest(clientKey)) === 0) return []
+    return await this.#change(device, async (tx, record) => {
       const taken = await takeOpen(tx, clientKey, isAll)
       const queued = taken.filter(({ status }) => status === 'queued').map(({ key }) => key)
       if (queued.length > 0) for (const entry of await deliver(tx, clientKey, queued)) record(entry)

@@ -62,7 +62,7 @@ function messageOf(command: Offered, domain: string): ToDevice {
 export function createCommandNoun(delivery: CommandDelivery): DeviceNoun {
   async function answer(device: DeviceSink['device'], id: string | undefined, payload: Buffer) {
     if (id === undefined || id.length > MAX_ID_BYTES) throw noSuchTopic()
-    return await delivery.answer(device, id, resultOf(payload))
+    return await delivery.answer(device, id, { bytes: payload.length, result: () => resultOf(payload) })
   }
 
   return {
