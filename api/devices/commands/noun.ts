@@ -5,7 +5,7 @@
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { compileValidator, parseExactBody } from '#http/index.ts'
 import { noSuchTopic } from '../device-topics/index.ts'
-import type { DeviceNoun, DeviceSink, DeviceSubscription, ToDevice } from '../device-topics/index.ts'
+import type { DeviceNoun, DeviceSink, DeviceSubscription, DropReason, ToDevice } from '../device-topics/index.ts'
 import type { CommandDelivery } from './delivery.ts'
 import type { Offered } from './repository.ts'
 import { CommandResult, presentOffered } from './schema.ts'
@@ -138,7 +138,7 @@ class Following implements DeviceSubscription {
     if (this.#isWorking || this.#again !== undefined) return
     this.#isWorking = true
     try {
-      while (!this.#isClosed && (this.#isWoken || this.#acknowledged.length > 0)) {
+      while (!this.#isClosed && this.#again === undefined && (this.#isWoken || this.#acknowledged.length > 0)) {
         await this.#writeAcknowledged()
         if (!this.#isWoken) continue
         this.#isWoken = false
@@ -190,7 +190,13 @@ class Following implements DeviceSubscription {
     for (const command of found) {
       this.#lastKey = command.key
       if (!selects(topic.levels, [REQUESTS as string, command.id, command.name])) continue
-      this.#sink.send({ ...messageOf(command, topic.domain), onAcknowledged: () => this.#onAcknowledged(command.key) })
+      this.#sink.send({
+        ...messageOf(command, topic.domain),
+        onAcknowledged: () => this.#onAcknowledged(command.key),
+        onDropped: (reason) => this.#onDropped(command.key, reason),
+      })
+      // Dropped: the others wait with it, so that they keep their order.
+      if (this.#lastKey < command.key) return
     }
   }
 
@@ -227,6 +233,13 @@ class Following implements DeviceSubscription {
       if (this.#isClosed) void this.#writeLast()
       else void this.#work()
     })
+  }
+
+  /** One for which the connection had no room is sent later. One that never fits stays queued until it expires, or another connection takes it. */
+  #onDropped(key: number, reason: DropReason): void {
+    if (reason !== 'slow' || this.#isClosed) return
+    this.#lastKey = Math.min(this.#lastKey ?? 0, key - 1)
+    this.#lookAgain()
   }
 
   /** Acknowledgements that arrived before the end count. */
