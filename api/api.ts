@@ -376,7 +376,7 @@ async function messageRoutes(
   const adapter = { messages, gate: devices.gate, tokens, clientOf, streams }
   await httpMessageRoutes(adapter)(app)
   await deviceStateRoutes(devices.reports, messages, adapter)(app)
-  await deviceCommandRoutes(devices.commands, adapter)(app)
+  await deviceCommandRoutes(devices.commands, messages, adapter)(app)
   await deletionRoutes(createMessageDeletion({ database, access, journal }), devices.gate)(app)
   await usageRoutes(createUsageService({ database, access, quotas }))(app)
   await sessionRoutes(createSessionsService({ database, access, journal }))(app)

@@ -1,6 +1,6 @@
 // docs/guides/commands.md: a command to many clients
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { roomOf, stopReason } from '#api/devices/commands/bulk/step.ts'
+import { pauseOf, roomOf, stopReason } from '#api/devices/commands/bulk/step.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import { startTestApi } from '../harness/api.ts'
@@ -173,6 +173,22 @@ describe('a command to many clients', () => {
     expect(done.status).toBe('finished')
   })
 
+  test('keeps a bounded number of ended commands of each client', async () => {
+    const { tag, clients } = await newFleet(2)
+    const [long, short] = clients as [Client, Client]
+    await sql`INSERT INTO device_commands (id, client_key, name, bytes, status, timeout_ms, expires_at, due_at, ended_at)
+      SELECT gen_random_uuid(), c.key, 'before', 0, 'cancelled', 1000, now(), now(), now() FROM clients c
+        CROSS JOIN LATERAL generate_series(1, CASE WHEN c.id = ${long.id} THEN 1100 ELSE 3 END)
+       WHERE c.id IN (${long.id}, ${short.id})`.execute(api.database.db)
+    const bulk = await given({ name: 'again', tag })
+    await until(async () => (await view(bulk.id)).progress['open'] === 2, 'both have it')
+    const kept = async ({ id }: Client) =>
+      (await tenant.call('GET', `/${tenant.domainId}/clients/${id}/commands?name=before`)).json<{ total: number }>()
+        .total
+    expect([await kept(long), await kept(short)]).toEqual([1000, 3])
+    await tenant.call('POST', `${path()}/${bulk.id}/cancel`)
+  })
+
   test('expires as a whole', async () => {
     const { tag } = await newFleet(3)
     const bulk = await given({ name: 'late', tag, at_once: 1 })
@@ -269,6 +285,12 @@ describe('the ramp', () => {
     expect(room(600, 0)).toBe(100)
     expect(room(600, 100, 99)).toBe(1)
     expect(room(600, 100, 100)).toBe(0)
+  })
+
+  test('looks less often while nothing happens, the less often the more clients there are', () => {
+    const pause = (total: number, given = 0, ended = 0) => pauseOf({ ended, progress: { ...none, total } }, given)
+    expect([pause(3), pause(20_000), pause(100_000)]).toEqual([500, 2_000, 10_000])
+    expect([pause(100_000, 1), pause(100_000, 0, 1), pause(100_000, 500)]).toEqual([500, 500, 0])
   })
 
   test('compares failures with ten ended commands at least', () => {

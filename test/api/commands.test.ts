@@ -1,10 +1,12 @@
 // contract decisions 54, 100 and 101; docs/guides/commands.md
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { OpenCommands } from '#api/devices/commands/open.ts'
 import { sweepOnce } from '#api/devices/commands/sweep.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestApi } from '../harness/api.ts'
+import { silentLogger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'
 import { expectStatus, newCommanded } from './commands-support.ts'
@@ -199,6 +201,18 @@ describe('bounds', () => {
     const most = 'x'.repeat(65_536 - 2)
     await device.given({ name: 'a', payload: most })
     expectStatus(413, await device.give({ name: 'a', payload: `${most}x` }))
+  })
+
+  test('numbers count as the database writes them', async () => {
+    const device = await newDevice()
+    const numbers = (count: number) => Array.from({ length: count }, () => 1e300)
+    const { id } = await device.given({ name: 'a', payload: numbers(200) })
+    expectStatus(413, await device.give({ name: 'a', payload: numbers(220) }))
+    expectStatus(413, await device.answer(id, { status: 'succeeded', result: numbers(220) }))
+    expect(await device.view(id)).toMatchObject({ status: 'failed' })
+    expect((await device.view(id)).reason).toContain('at most 65536')
+    const wide = await device.given({ name: 'a' })
+    expectStatus(200, await device.answer(wide.id, { status: 'succeeded', result: numbers(200) }))
   })
 
   test('a client has 100 open commands at most, also when many are given at once', async () => {
@@ -462,6 +476,35 @@ describe('an end', () => {
 })
 
 describe('others', () => {
+  test('many devices that look at once get what is their own', async () => {
+    const devices = [await newDevice(), await newDevice(), await newDevice()]
+    const [one, two] = devices as [Commanded, Commanded, Commanded]
+    const ids = [
+      await one.given({ name: 'a' }),
+      await one.given({ name: 'b', payload: 1 }),
+      await two.given({ name: 'c' }),
+    ].map(({ id }) => id)
+    const ended = await two.given({ name: 'd' })
+    await two.cancel(ended.id)
+    const { rows } = await sql<{
+      key: number
+    }>`SELECT key FROM clients WHERE id = ANY (${devices.map(({ client }) => client.id)}::uuid[])
+      ORDER BY key`.execute(db())
+    const [first, second_, third] = rows.map(({ key }) => key) as [number, number, number]
+    const open = new OpenCommands(db(), silentLogger)
+    const [all, later, others, nothing] = await Promise.all([
+      open.list(first, 0),
+      open.newest(first).then(async (newest) => await open.list(first, newest - 1)),
+      open.list(second_, 0),
+      open.list(third, 0),
+    ])
+    expect(all.map(({ id }) => id)).toEqual(ids.slice(0, 2))
+    expect(later).toMatchObject([{ id: ids[1], payload: 1, hasPayload: true, status: 'queued' }])
+    expect(others.map(({ id }) => id)).toEqual(ids.slice(2))
+    expect(nothing).toEqual([])
+    expect(await open.list(first, all.at(-1)?.key ?? 0)).toEqual([])
+  })
+
   test('a command of another client does not exist', async () => {
     const [device, neighbour] = [await newDevice(), await newDevice()]
     const foreign = await newTenant(api)

@@ -84,6 +84,20 @@ test('an observer is notified of a new command, which is delivered with its ackn
   await until(async () => (await device.view(id)).status === 'delivered', 'the command is delivered')
 })
 
+test('an observer gets what is open once, and the whole list with a new command', async () => {
+  const device = await commanded()
+  using peer = await openPeer(server.port)
+  await peer.prove(device.at())
+  const { id: first } = await device.given()
+  const { token } = peer.ask({ path: device.at(), options: [uint('Observe', 0)] })
+  const [answer] = await peer.answers(token, 1)
+  expect(idsIn(answer)).toEqual([first])
+  await until(async () => (await device.view(first)).status === 'delivered', 'the command is delivered')
+  const { id: second } = await device.given()
+  const [, notified] = await peer.answers(token, 2)
+  expect(idsIn(notified)).toEqual([first, second])
+})
+
 test('what is not accepted is refused with its code', async () => {
   const [device, other] = [await commanded(), await commanded()]
   using peer = await openPeer(server.port)

@@ -162,6 +162,22 @@ describe('a device over MQTT', () => {
 })
 
 describe('MQTT 5', () => {
+  test.each([0, 1] as const)(
+    'with QoS %i, a command that is larger than the packets of the connection stays queued, and the next one comes',
+    async (qos) => {
+      const device = await commanded()
+      using peer = await device.connect({ protocolVersion: 5, properties: { maximumPacketSize: 1000 } })
+      await subscribe(peer, device.requests, qos)
+      const large = await device.given({ name: 'large', payload: 'x'.repeat(2000) })
+      const { id } = await device.given({ name: 'small' })
+      const message = await peer.next('publish')
+      expect(idOf(message)).toBe(id)
+      if (qos === 1) acknowledge(peer, message)
+      await until(async () => (await device.view(id)).status === 'delivered', 'the small one is delivered')
+      expect((await device.view(large.id)).status).toBe('queued')
+    },
+  )
+
   test('a command has a response topic and correlation data, and either finds it', async () => {
     const device = await commanded()
     using peer = await device.connect({ protocolVersion: 5 })

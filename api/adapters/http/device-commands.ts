@@ -3,6 +3,7 @@ import type { FastifyReply } from 'fastify'
 import { Type } from 'typebox'
 import type { CommandDelivery } from '#api/devices/index.ts'
 import { Answered, CommandResult, OfferedCommands, presentOffered } from '#api/devices/index.ts'
+import type { Messages } from '#api/messages/index.ts'
 import { responses } from '#http/index.ts'
 import type { HttpApp, RoutePlugin } from '#http/index.ts'
 import { DURATION_PATTERN } from '#core/time.ts'
@@ -26,7 +27,11 @@ const Query = Type.Object({
   ...authorizationQuery,
 })
 
-export function deviceCommandRoutes(delivery: CommandDelivery, deps: ChannelAccessDeps): RoutePlugin {
+export function deviceCommandRoutes(
+  delivery: CommandDelivery,
+  messages: Pick<Messages, 'rates'>,
+  deps: ChannelAccessDeps,
+): RoutePlugin {
   return async (app) => {
     await app.register((scope: HttpApp, _options, done) => {
       identifyDevices(scope, deps)
@@ -65,12 +70,17 @@ export function deviceCommandRoutes(delivery: CommandDelivery, deps: ChannelAcce
             params: Type.Object({ ...DeviceDomain.properties, command_id: Type.String({ maxLength: 64 }) }),
             querystring: Type.Object(authorizationQuery),
             body: CommandResult,
-            response: responses({ 200: Answered }, 'not_found'),
+            response: responses({ 200: Answered }, 'not_found', 'rate_limited'),
           },
         },
         async (request) => {
           const { command_id: id } = request.params
-          const { isLate, ...answered } = await delivery.answer(deviceOf(request as never), id, request.body)
+          const device = deviceOf(request as never)
+          const { 'content-length': declared } = request.headers
+          const bytes = declared === undefined ? Buffer.byteLength(JSON.stringify(request.body)) : Number(declared)
+          await messages.rates.require(device.domainKey, bytes)
+          const answer = { bytes, result: () => request.body }
+          const { isLate, ...answered } = await delivery.answer(device, id, answer)
           return { ...answered, late: isLate }
         },
       )

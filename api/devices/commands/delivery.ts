@@ -3,21 +3,22 @@
  * until it has ended, and its id makes that safe.
  */
 import type { Journal, JournalEntry, Recorder } from '#api/identity/index.ts'
-import type { Database, Transaction } from '#core/database/index.ts'
+import type { Transaction } from '#core/database/index.ts'
 import { durationWithin } from '#core/durations.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { Slots } from '#core/slots.ts'
+import { storedBytes } from '#core/stored-json.ts'
 import { monotonicMs } from '#core/time.ts'
+import { DeviceTurns } from '../device-topics/index.ts'
 import type { IdentifiedDevice } from '../gate/index.ts'
 import { entryOf } from './journal-entries.ts'
 import { COMMAND_METRICS } from './metrics.ts'
+import type { OpenCommands } from './open.ts'
 import {
   endCommand,
   endDueCommand,
-  hasOpen,
   isRepeatedAnswer,
-  listOpen,
   lockCommand,
   markDelivered,
   recordLate,
@@ -36,10 +37,12 @@ const MAX_WAITERS_PER_DOMAIN = 10_000
 const MAX_WAITERS_PER_CLIENT = 4
 
 export type Device = Pick<IdentifiedDevice, 'clientKey' | 'domainKey'>
+/** `bytes`: the size in which it came. `result`: validated when its turn has come, because a value needs more memory than its text. */
+export type Answer = { bytes: number; result: () => CommandResult }
 export type Answered = { id: string; status: CommandState; isLate: boolean }
 
 export type CommandDeliveryDeps = {
-  database: Database
+  open: OpenCommands
   journal: Pick<Journal, 'change'>
   waits: CommandWaits
   /** Aborted when the process begins to stop. */
@@ -48,6 +51,8 @@ export type CommandDeliveryDeps = {
 
 export class CommandDelivery {
   readonly #deps: CommandDeliveryDeps
+  /** A device that sends without a pause waits for its own rows, and holds one connection to the database. */
+  readonly #turns = new DeviceTurns('answers and requests of commands')
   readonly #waiters = new Slots({
     what: 'devices that wait for commands',
     max: MAX_WAITERS,
@@ -64,16 +69,21 @@ export class CommandDelivery {
     this.#deps = deps
   }
 
-  /** The open commands, in the order of their creation. `after`: those with a greater key. */
-  async open({ clientKey }: Device, after?: number): Promise<Offered[]> {
-    return await listOpen(this.#deps.database.db, clientKey, after)
+  /** The open commands with a greater key, in the order of their creation. */
+  async open({ clientKey }: Device, after: number): Promise<readonly Offered[]> {
+    return await this.#deps.open.list(clientKey, after)
+  }
+
+  /** The greatest key of the open commands; 0: there are none. */
+  async newest({ clientKey }: Device): Promise<number> {
+    return await this.#deps.open.newest(clientKey)
   }
 
   /** The device has these commands. */
-  async delivered({ clientKey }: Device, keys: readonly number[]): Promise<void> {
+  async delivered(device: Device, keys: readonly number[]): Promise<void> {
     if (keys.length === 0) return
-    await this.#deps.journal.change('system', async (tx, record) => {
-      for (const entry of await deliver(tx, clientKey, keys)) record(entry)
+    await this.#change(device, async (tx, record) => {
+      for (const entry of await deliver(tx, device.clientKey, keys)) record(entry)
     })
   }
 
@@ -93,10 +103,19 @@ export class CommandDelivery {
 
   /**
    * Ends a command with the device's answer. A later one changes nothing. Throws `not_found`, also for a command of another client; `too_large` for
-   * a large result, with which the command has failed.
+   * a large result, with which the command has failed; `unavailable`.
    */
-  async answer({ clientKey }: Device, id: string, given: CommandResult): Promise<Answered> {
+  async answer(device: Device, id: string, { bytes, result }: Answer): Promise<Answered> {
     if (!isId(id)) throw notFound()
+    return await this.#turns.run(device, bytes, async () => await this.#end(device.clientKey, id, result()))
+  }
+
+  /** Calls the listener when commands of the client may have changed. It must not throw. Returns a function that ends it. */
+  listen(clientKey: number, listener: () => void): () => void {
+    return this.#deps.waits.listen(clientKey, listener)
+  }
+
+  async #end(clientKey: number, id: string, given: CommandResult): Promise<Answered> {
     const end = endOf(given)
     const { hasEnded, ...answered } = await this.#deps.journal.change('system', async (tx, record) => {
       const command = await lockCommand(tx, clientKey, id)
@@ -111,9 +130,8 @@ export class CommandDelivery {
     return answered
   }
 
-  /** Calls the listener when commands of the client may have changed. It must not throw. Returns a function that ends it. */
-  listen(clientKey: number, listener: () => void): () => void {
-    return this.#deps.waits.listen(clientKey, listener)
+  async #change<T>(device: Device, work: (tx: Transaction, record: Recorder) => Promise<T>): Promise<T> {
+    return await this.#turns.run(device, 0, async () => await this.#deps.journal.change('system', work))
   }
 
   async #takeUntil(device: Device, deadlineMs: number, signal: AbortSignal): Promise<Offered[]> {
@@ -131,11 +149,11 @@ export class CommandDelivery {
     }
   }
 
-  async #takeNow({ clientKey }: Device, isAll: boolean): Promise<Offered[]> {
-    const { database, journal } = this.#deps
+  async #takeNow(device: Device, isAll: boolean): Promise<Offered[]> {
+    const { clientKey } = device
     // Most looks find nothing, and need no transaction.
-    if (!(await hasOpen(database.db, clientKey))) return []
-    return await journal.change('system', async (tx, record) => {
+    if ((await this.#deps.open.newest(clientKey)) === 0) return []
+    return await this.#change(device, async (tx, record) => {
       const taken = await takeOpen(tx, clientKey, isAll)
       const queued = taken.filter(({ status }) => status === 'queued').map(({ key }) => key)
       if (queued.length > 0) for (const entry of await deliver(tx, clientKey, queued)) record(entry)
@@ -176,7 +194,7 @@ const notFound = () => new ServiceError('not_found', 'command not found')
 /** A result that is too large is not stored: the command has failed, and the device gets an error. */
 function endOf({ status, result, reason }: CommandResult): End & { refusal?: string } {
   const text = result === undefined ? undefined : JSON.stringify(result)
-  const bytes = text === undefined ? 0 : Buffer.byteLength(text)
+  const bytes = storedBytes(result)
   if (bytes <= MAX_JSON_BYTES) return { status, result: text, reason }
   const refusal = `the result has ${bytes} bytes: at most ${MAX_JSON_BYTES} are accepted`
   return { status: 'failed', reason: refusal, refusal }

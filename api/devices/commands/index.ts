@@ -8,6 +8,7 @@ import { bulkCommandRoutes } from './bulk/routes.ts'
 import { BulkCommandsService } from './bulk/service.ts'
 import { CommandDelivery } from './delivery.ts'
 import { createCommandNoun } from './noun.ts'
+import { OpenCommands } from './open.ts'
 import { commandRoutes } from './routes.ts'
 import { CommandsService } from './service.ts'
 import { startCommandSweep } from './sweep.ts'
@@ -36,7 +37,7 @@ export function startCommands({
   const waits = new CommandWaits(journal)
   const service = new CommandsService({ database, journal, access, quotas, waits, signal })
   const bulks = new BulkCommandsService({ database, journal, access, quotas })
-  const delivery = new CommandDelivery({ database, journal, waits, signal })
+  const delivery = new CommandDelivery({ open: new OpenCommands(database.db, logger), journal, waits, signal })
   topics.register(createCommandNoun(delivery))
   const sweep = startCommandSweep({ database, journal, logger })
   return {

@@ -5,7 +5,7 @@
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { compileValidator, parseExactBody } from '#http/index.ts'
 import { noSuchTopic } from '../device-topics/index.ts'
-import type { DeviceNoun, DeviceSink, DeviceSubscription, ToDevice } from '../device-topics/index.ts'
+import type { DeviceNoun, DeviceSink, DeviceSubscription, DropReason, ToDevice } from '../device-topics/index.ts'
 import type { CommandDelivery } from './delivery.ts'
 import type { Offered } from './repository.ts'
 import { CommandResult, presentOffered } from './schema.ts'
@@ -17,6 +17,8 @@ const JSON_TYPE = 'application/json'
 /** Levels of `requests/<id>/<name>`. */
 const REQUEST_LEVELS = 3
 const MAX_ID_BYTES = 64
+/** The delay before a look that failed is repeated. */
+const AGAIN_MS = 1000
 
 const validate = compileValidator({ schema: CommandResult })
 
@@ -60,7 +62,7 @@ function messageOf(command: Offered, domain: string): ToDevice {
 export function createCommandNoun(delivery: CommandDelivery): DeviceNoun {
   async function answer(device: DeviceSink['device'], id: string | undefined, payload: Buffer) {
     if (id === undefined || id.length > MAX_ID_BYTES) throw noSuchTopic()
-    return await delivery.answer(device, id, resultOf(payload))
+    return await delivery.answer(device, id, { bytes: payload.length, result: () => resultOf(payload) })
   }
 
   return {
@@ -106,10 +108,11 @@ class Following implements DeviceSubscription {
   /** The whole representation is sent, of which the newest counts; reading it is the delivery. */
   readonly #isRepresentation: boolean
   readonly #unlisten: () => void
-  #lastKey = 0
+  #lastKey: number | undefined
   #isClosed = false
   #isWorking = false
   #isWoken = false
+  #again: NodeJS.Timeout | undefined
   /** Delivered, and not written yet. */
   #acknowledged: number[] = []
 
@@ -118,59 +121,102 @@ class Following implements DeviceSubscription {
     this.#sink = sink
     this.#isRepresentation = isRepresentation
     this.#unlisten = delivery.listen(sink.device.clientKey, () => void this.#work())
-    // What is open is the first answer to an observation, and the first messages of a subscription.
-    if (!isRepresentation) void this.#work()
+    void this.#work()
   }
 
   close(): void {
+    if (this.#isClosed) return
     this.#isClosed = true
     this.#unlisten()
+    clearTimeout(this.#again)
+    if (!this.#isWorking && this.#acknowledged.length > 0) void this.#writeLast()
   }
 
   /** Looks and writes, one after the other, until nothing is left. Never rejects. */
   async #work(): Promise<void> {
     this.#isWoken = true
-    if (this.#isWorking) return
+    if (this.#isWorking || this.#again !== undefined) return
     this.#isWorking = true
     try {
-      while (!this.#isClosed && (this.#isWoken || this.#acknowledged.length > 0)) {
-        const keys = this.#acknowledged
-        this.#acknowledged = []
-        await this.#delivery.delivered(this.#sink.device, keys)
+      while (!this.#isClosed && this.#again === undefined && (this.#isWoken || this.#acknowledged.length > 0)) {
+        await this.#writeAcknowledged()
         if (!this.#isWoken) continue
         this.#isWoken = false
         await (this.#isRepresentation ? this.#sendRepresentation() : this.#sendNew())
       }
     } catch (error) {
-      // The connection comes back, and everything that is open is sent again.
-      if (!this.#isClosed) this.#sink.failed(error)
-      this.close()
+      this.#failed(error)
     } finally {
       this.#isWorking = false
+      if (this.#isClosed && this.#acknowledged.length > 0) void this.#writeLast()
+    }
+  }
+
+  #failed(error: unknown): void {
+    if (this.#isClosed) return
+    const kind = kindOf(error)
+    if (kind === 'unavailable' || kind === 'timeout') {
+      // All connections would come back at once and ask the same database.
+      this.#lookAgain()
+      return
+    }
+    // The connection comes back, and everything that is open is sent again.
+    this.#sink.failed(error)
+    this.close()
+  }
+
+  #lookAgain(): void {
+    this.#again ??= setTimeout(() => {
+      this.#again = undefined
+      void this.#work()
+    }, AGAIN_MS).unref()
+  }
+
+  async #writeAcknowledged(): Promise<void> {
+    const keys = this.#acknowledged
+    this.#acknowledged = []
+    try {
+      await this.#delivery.delivered(this.#sink.device, keys)
+    } catch (error) {
+      this.#acknowledged.unshift(...keys)
+      throw error
     }
   }
 
   async #sendNew(): Promise<void> {
     const { device, topic } = this.#sink
-    const found = await this.#delivery.open(device, this.#lastKey)
+    const found = await this.#delivery.open(device, this.#lastKey ?? 0)
     if (this.#isClosed) return
     for (const command of found) {
       this.#lastKey = command.key
       if (!selects(topic.levels, [REQUESTS as string, command.id, command.name])) continue
-      this.#sink.send({ ...messageOf(command, topic.domain), onAcknowledged: () => this.#onAcknowledged(command.key) })
+      this.#sink.send({
+        ...messageOf(command, topic.domain),
+        onAcknowledged: () => this.#onAcknowledged(command.key),
+        onDropped: (reason) => this.#onDropped(command.key, reason),
+      })
+      // Dropped: the others wait with it, so that they keep their order.
+      if (this.#lastKey < command.key) return
     }
   }
 
   async #sendRepresentation(): Promise<void> {
-    const found = await this.#delivery.open(this.#sink.device)
-    const newest = found.at(-1)?.key ?? 0
+    const { device } = this.#sink
+    if (this.#lastKey === undefined) {
+      // What is open is in the first answer, which is read after this.
+      this.#lastKey = 0
+      this.#lastKey = await this.#delivery.newest(device)
+      return
+    }
     // A device knows that its answers end the others, so only a new command is worth a notification.
-    if (this.#isClosed || newest <= this.#lastKey) return
-    this.#lastKey = newest
-    const keys = found.map(({ key }) => key)
+    if ((await this.#delivery.newest(device)) <= this.#lastKey) return
+    const all = await this.#delivery.open(device, 0)
+    if (this.#isClosed) return
+    this.#lastKey = all.at(-1)?.key ?? this.#lastKey
+    const keys = all.map(({ key }) => key)
     this.#sink.send({
       levels: [],
-      ...representationOf(found),
+      ...representationOf(all),
       onAcknowledged: () => {
         for (const key of keys) this.#onAcknowledged(key)
       },
@@ -179,7 +225,7 @@ class Following implements DeviceSubscription {
 
   #onAcknowledged(key: number): void {
     this.#acknowledged.push(key)
-    if (this.#isWorking) return
+    if (this.#isWorking || (this.#again !== undefined && !this.#isClosed)) return
     this.#isWorking = true
     // The acknowledgements that arrive together are written together.
     setImmediate(() => {
@@ -189,11 +235,16 @@ class Following implements DeviceSubscription {
     })
   }
 
+  /** One for which the connection had no room is sent later. One that never fits stays queued until it expires, or another connection takes it. */
+  #onDropped(key: number, reason: DropReason): void {
+    if (reason !== 'slow' || this.#isClosed) return
+    this.#lastKey = Math.min(this.#lastKey ?? 0, key - 1)
+    this.#lookAgain()
+  }
+
   /** Acknowledgements that arrived before the end count. */
   async #writeLast(): Promise<void> {
-    const keys = this.#acknowledged
-    this.#acknowledged = []
     // Without them the commands stay queued, and are sent again.
-    await this.#delivery.delivered(this.#sink.device, keys).catch((error: unknown) => kindOf(error))
+    await this.#writeAcknowledged().catch((error: unknown) => kindOf(error))
   }
 }

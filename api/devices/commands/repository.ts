@@ -170,19 +170,34 @@ export type Offered = {
 const OFFERED = sql`m.key, m.id, m.name, m.payload, m.payload IS NOT NULL AS "hasPayload", m.created_at AS "createdAt",
   m.expires_at AS "expiresAt", m.status`
 
-/** The open commands of a client, in the order of their creation. `after`: those with a greater key. */
-export async function listOpen(db: Queryable, clientKey: number, after = 0): Promise<Offered[]> {
-  const { rows } = await sql<Offered>`SELECT ${OFFERED} FROM device_commands m
-    WHERE m.client_key = ${clientKey} AND m.key > ${after} AND ${isOpen} AND m.due_at > clock_timestamp() ORDER BY m.key`.execute(
+/** The greatest key of the open commands of a client, and the bytes of their payloads. */
+export type OpenSummary = { newest: number; bytes: number }
+
+/** Of the clients that have open commands. */
+export async function summarizeOpen(db: Queryable, clientKeys: readonly number[]): Promise<Map<number, OpenSummary>> {
+  const { rows } = await sql<
+    OpenSummary & { clientKey: number }
+  >`SELECT m.client_key AS "clientKey", max(m.key) AS newest,
+      sum(m.bytes)::bigint AS bytes FROM device_commands m
+    WHERE m.client_key = ANY (${[...clientKeys]}::bigint[]) AND ${isOpen} AND m.due_at > clock_timestamp() GROUP BY m.client_key`.execute(
     db,
   )
-  return rows
+  return new Map(rows.map(({ clientKey, ...summary }) => [clientKey, summary]))
 }
 
-export async function hasOpen(db: Queryable, clientKey: number): Promise<boolean> {
-  const { rows } = await sql<{ found: boolean }>`SELECT EXISTS (SELECT FROM device_commands m
-    WHERE m.client_key = ${clientKey} AND ${isOpen}) AS found`.execute(db)
-  return rows[0]?.found === true
+/** The open commands of a client with a greater key. */
+export type AskedOpen = { clientKey: number; after: number }
+
+/** The open commands for each question, in the order of their creation. */
+export async function listOpenOf(db: Queryable, asked: readonly AskedOpen[]): Promise<Offered[][]> {
+  const { rows } = await sql<Offered & { place: number }>`SELECT u.place, ${OFFERED}
+    FROM unnest(${asked.map(({ clientKey }) => clientKey)}::bigint[], ${asked.map(({ after }) => after)}::bigint[])
+      WITH ORDINALITY AS u (client_key, after, place)
+    JOIN device_commands m ON m.client_key = u.client_key AND m.key > u.after AND ${isOpen} AND m.due_at > clock_timestamp()
+    ORDER BY u.place, m.key`.execute(db)
+  const found: Offered[][] = asked.map(() => [])
+  for (const { place, ...command } of rows) found[place - 1]?.push(command)
+  return found
 }
 
 /** Takes the open commands of a client that no request got within the last seconds, or all of them, and marks them as offered. */
@@ -288,10 +303,10 @@ export async function removeOld(db: Queryable, limit: number): Promise<number> {
   return Number(numAffectedRows)
 }
 
-/** Removes the oldest ended commands of a client beyond the number that is kept. The client is locked. */
-export async function removeBeyond(tx: Transaction, clientKey: number): Promise<void> {
-  await sql`DELETE FROM device_commands m WHERE m.client_key = ${clientKey} AND m.ended_at IS NOT NULL AND m.key <= (
-    SELECT key FROM device_commands WHERE client_key = ${clientKey} AND ended_at IS NOT NULL ORDER BY key DESC OFFSET ${KEPT_PER_CLIENT} LIMIT 1)`.execute(
-    tx,
-  )
+/** Removes the oldest ended commands of each client beyond the number that is kept. The clients are locked. */
+export async function removeBeyond(tx: Transaction, clientKeys: readonly number[]): Promise<void> {
+  await sql`DELETE FROM device_commands m USING unnest(${[...clientKeys]}::bigint[]) AS u (key) CROSS JOIN LATERAL (
+      SELECT e.key AS last FROM device_commands e WHERE e.client_key = u.key AND e.ended_at IS NOT NULL
+       ORDER BY e.key DESC OFFSET ${KEPT_PER_CLIENT} LIMIT 1) beyond
+    WHERE m.client_key = u.key AND m.ended_at IS NOT NULL AND m.key <= beyond.last`.execute(tx)
 }

@@ -7,6 +7,7 @@ import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { Slots } from '#core/slots.ts'
+import { storedBytes } from '#core/stored-json.ts'
 import { formatDurationMs, monotonicMs } from '#core/time.ts'
 import { clientTable } from '../clients/repository.ts'
 import type { ClientRecord } from '../clients/repository.ts'
@@ -74,7 +75,7 @@ export function commandOf(
   nowMs: number,
 ): Pick<NewCommandRow, 'name' | 'payload' | 'bytes' | 'timeoutMs' | 'expiresAt'> {
   const payload = input.payload === undefined ? null : JSON.stringify(input.payload)
-  const bytes = payload === null ? 0 : Buffer.byteLength(payload)
+  const bytes = storedBytes(input.payload)
   if (bytes > MAX_JSON_BYTES)
     throw new ServiceError('too_large', `the payload has ${bytes} bytes: at most ${MAX_JSON_BYTES} are accepted`)
   return {
@@ -151,11 +152,17 @@ export class CommandsService {
     const fields = commandOf(input, Date.now())
     const waitMs = wait === undefined ? 0 : durationWithin(wait, 'wait', [0, MAX_WAIT_MS])
     const { client } = await this.#enter(caller, at, 'command')
-    await this.#deps.quotas.requireToday(client.domainKey, 'commands_per_day')
-    const row = { ...fields, id: newId(), clientKey: client.key, createdBy: caller.id, idempotency }
-    const id = await this.#give(caller, client, row)
-    if (waitMs === 0) return await this.#found(client.key, id)
-    return await this.#untilEnded(client, id, waitMs, AbortSignal.any([signal, this.#deps.signal]))
+    // Before the command is given: who is refused here has given none.
+    const release = waitMs === 0 ? undefined : await this.#waiters.take(client.domainKey)
+    try {
+      await this.#deps.quotas.requireToday(client.domainKey, 'commands_per_day')
+      const row = { ...fields, id: newId(), clientKey: client.key, createdBy: caller.id, idempotency }
+      const id = await this.#give(caller, client, row)
+      if (waitMs === 0) return await this.#found(client.key, id)
+      return await this.#untilEnded(client.key, id, waitMs, AbortSignal.any([signal, this.#deps.signal]))
+    } finally {
+      release?.()
+    }
   }
 
   async get(caller: UserPrincipal, at: CommandAt): Promise<CommandRecord> {
@@ -224,7 +231,7 @@ export class CommandsService {
         throw new ServiceError('unprocessable', 'this Idempotency-Key was used with another body')
       }
       await requireOpenRoom(tx, clientKey, row.bytes)
-      await removeBeyond(tx, clientKey)
+      await removeBeyond(tx, [clientKey])
       await insertCommand(tx, row)
       record(entryOf('create', { domainKey, clientKey, clientId, id: row.id, name: row.name, status: 'queued' }))
       return row.id
@@ -233,14 +240,8 @@ export class CommandsService {
     return id
   }
 
-  async #untilEnded(
-    { domainKey, key: clientKey }: ClientRecord,
-    id: string,
-    waitMs: number,
-    signal: AbortSignal,
-  ): Promise<CommandRecord> {
+  async #untilEnded(clientKey: number, id: string, waitMs: number, signal: AbortSignal): Promise<CommandRecord> {
     const deadlineMs = monotonicMs() + waitMs
-    const release = await this.#waiters.take(domainKey)
     const wait = this.#deps.waits.begin(clientKey)
     try {
       for (;;) {
@@ -250,7 +251,6 @@ export class CommandsService {
       }
     } finally {
       wait.end()
-      release()
     }
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Ends commands whose time has passed, gives the next parts of commands to many clients, and removes old ones. Each process has one timer, and one process at a time works, so that the commands of
- * a process that has died end too.
+ * Ends commands whose time has passed; beside that, gives the next parts of commands to many clients and removes old ones. Each process has these
+ * two timers, and one process at a time ends commands, so that those of a process that has died end too.
  */
 import type { Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -20,6 +20,8 @@ const STEP_COMMANDS = 500
 const STEP_BULKS = 50
 /** The pause while some of them run. */
 const BULK_PAUSE_MS = 500
+/** The pause while none runs. */
+const NO_BULK_PAUSE_MS = 1_000
 /** The pause without a command that is due earlier: one that is given meanwhile ends late by this at most. */
 const LONGEST_PAUSE_MS = 1_000
 const SHORTEST_PAUSE_MS = 50
@@ -38,7 +40,7 @@ export function startCommandSweep({
   database: Database
   journal: Pick<Journal, 'change'>
   logger: Logger
-}): Rounds {
+}): Pick<Rounds, 'stop'> {
   let removedMs = -Infinity
 
   async function removeSometimes(): Promise<void> {
@@ -63,25 +65,39 @@ export function startCommandSweep({
     return due.length
   }
 
-  return startRounds(async () => {
+  // The ends of commands do not wait for the others.
+  const bulks = startRounds(async () => {
     try {
       await removeSometimes()
-      const longestMs = (await stepBulks()) > 0 ? BULK_PAUSE_MS : LONGEST_PAUSE_MS
+      const due = await stepBulks()
+      return { pauseMs: due > 0 ? BULK_PAUSE_MS : NO_BULK_PAUSE_MS, isWakeable: false }
+    } catch (error) {
+      logger.warn({ err: error }, 'failed to go on with commands to many clients; retrying')
+      return { pauseMs: RETRY_MS, isWakeable: false }
+    }
+  })
+  const ends = startRounds(async () => {
+    try {
       const seconds = await secondsUntilDue(database.db)
       if (seconds !== undefined && seconds <= 0) {
         const ended = await sweepOnce(journal)
         if (ended === STEP_COMMANDS) return { pauseMs: 0, isWakeable: true }
         // Another process works, or these are being answered.
-        if (ended === 0) return { pauseMs: longestMs, isWakeable: true }
+        if (ended === 0) return { pauseMs: LONGEST_PAUSE_MS, isWakeable: true }
         return { pauseMs: SHORTEST_PAUSE_MS, isWakeable: true }
       }
-      const dueMs = seconds === undefined ? longestMs : seconds * 1000
-      return { pauseMs: Math.max(SHORTEST_PAUSE_MS, Math.min(dueMs, longestMs)), isWakeable: true }
+      const dueMs = seconds === undefined ? LONGEST_PAUSE_MS : seconds * 1000
+      return { pauseMs: Math.max(SHORTEST_PAUSE_MS, Math.min(dueMs, LONGEST_PAUSE_MS)), isWakeable: true }
     } catch (error) {
       logger.warn({ err: error }, 'failed to end commands whose time has passed; retrying')
       return { pauseMs: RETRY_MS, isWakeable: false }
     }
   })
+  return {
+    async stop() {
+      await Promise.all([bulks.stop(), ends.stop()])
+    },
+  }
 }
 
 /** Ends some of the commands whose time has passed. Returns their number. */

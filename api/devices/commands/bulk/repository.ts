@@ -6,7 +6,7 @@ import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { BULK_STATES, BulkProgress } from './schema.ts'
 import type { NewCommandRow, Told } from '../repository.ts'
-import { KEPT_DAYS } from '../repository.ts'
+import { KEPT_DAYS, removeBeyond } from '../repository.ts'
 import { MAX_OPEN, MAX_OPEN_BYTES } from '../schema.ts'
 
 export type BulkState = (typeof BULK_STATES)[number]
@@ -152,7 +152,8 @@ export async function listDueBulks(db: Queryable, limit: number): Promise<number
 }
 
 /** With `ageSeconds` since its creation, and whether its commands have expired. */
-export type LockedBulk = BulkRecord & { ageSeconds: number; isExpired: boolean }
+/** `ended`: its commands that have ended since it was locked before. */
+export type LockedBulk = BulkRecord & { ageSeconds: number; isExpired: boolean; ended: number }
 
 /** Locks a request until the transaction ends, and takes over how its commands have ended. Undefined: it has ended, or another process works on it. */
 export async function lockBulk(tx: Transaction, key: number, mayWait: boolean): Promise<LockedBulk | undefined> {
@@ -160,14 +161,16 @@ export async function lockBulk(tx: Transaction, key: number, mayWait: boolean): 
     FOR NO KEY UPDATE ${mayWait ? sql`` : sql`SKIP LOCKED`}`.execute(tx)
   if (locked.length === 0) return undefined
   // A command that is no longer kept has ended long ago.
-  await sql`UPDATE device_command_targets t SET status = coalesce((SELECT m.status FROM device_commands m WHERE m.key = t.command_key), 'expired')
+  const { numAffectedRows: ended = 0n } =
+    await sql`UPDATE device_command_targets t SET status = coalesce((SELECT m.status FROM device_commands m WHERE m.key = t.command_key), 'expired')
     WHERE t.bulk_key = ${key} AND t.status = 'open'
       AND NOT EXISTS (SELECT FROM device_commands m WHERE m.key = t.command_key AND m.ended_at IS NULL)`.execute(tx)
-  const { rows } =
-    await sql<LockedBulk>`SELECT ${RECORD}, extract(epoch FROM clock_timestamp() - b.created_at)::float8 AS "ageSeconds",
+  const { rows } = await sql<
+    Omit<LockedBulk, 'ended'>
+  >`SELECT ${RECORD}, extract(epoch FROM clock_timestamp() - b.created_at)::float8 AS "ageSeconds",
       b.expires_at <= clock_timestamp() AS "isExpired"
     FROM device_command_bulks b WHERE b.key = ${key}`.execute(tx)
-  return rows[0]
+  return rows[0] && { ...rows[0], ended: Number(ended) }
 }
 
 /** Gives the command to some of the waiting clients, and returns those commands. A client with too many open commands is refused. */
@@ -178,6 +181,7 @@ export async function giveSome(tx: Transaction, bulk: BulkRecord, limit: number)
     ORDER BY c.key FOR NO KEY UPDATE`.execute(tx)
   if (clients.length === 0) return []
   const keys = clients.map((client) => client.key)
+  await removeBeyond(tx, keys)
   const { rows } = await sql<Told>`
     WITH fits AS (SELECT u.key FROM unnest(${keys}::bigint[]) AS u (key) CROSS JOIN LATERAL (
         SELECT count(*) AS commands, coalesce(sum(m.bytes), 0) AS bytes FROM device_commands m

@@ -8,8 +8,11 @@ import { COMMAND_METRICS } from '../metrics.ts'
 
 /** Commands that one part gives. */
 const STEP_COMMANDS = 500
-/** The pause between two parts. */
+/** The pause between two parts, and the longest one while nothing happens. */
 const PAUSE_MS = 500
+const LONGEST_PAUSE_MS = 10_000
+/** Each look counts all clients of the request, which takes the longer the more there are. */
+const IDLE_MS_PER_CLIENT = 0.1
 const SECONDS_PER_MINUTE = 60
 /** Failures are compared with as many ended commands at least, so that the first one does not stop a thousand. */
 const LEAST_ENDED = 10
@@ -50,6 +53,13 @@ export function roomOf({
   return Math.min(room, allowed - (progress.total - progress.waiting))
 }
 
+/** The time until the next part. */
+export function pauseOf({ ended, progress }: Pick<LockedBulk, 'ended' | 'progress'>, given: number): number {
+  if (given === STEP_COMMANDS) return 0
+  if (given > 0 || ended > 0) return PAUSE_MS
+  return Math.max(PAUSE_MS, Math.min(progress.total * IDLE_MS_PER_CLIENT, LONGEST_PAUSE_MS))
+}
+
 /** Gives the next part of a request. Returns whether it did anything. */
 export async function stepBulk(journal: Pick<Journal, 'change'>, key: number): Promise<boolean> {
   return await journal.change('system', async (tx, record) => {
@@ -74,7 +84,7 @@ export async function stepBulk(journal: Pick<Journal, 'change'>, key: number): P
     const given = room > 0 ? await giveSome(tx, bulk, room) : []
     for (const one of given) record(entryOf('create', one))
     COMMAND_METRICS.created.add({}, given.length)
-    await storeNext(tx, key, given.length === STEP_COMMANDS ? 0 : PAUSE_MS)
+    await storeNext(tx, key, pauseOf(bulk, given.length))
     return given.length > 0
   })
 }
