@@ -65,6 +65,11 @@ export function isRefusedData(error: unknown): boolean {
   return code !== undefined && code.length === 5 && (code.startsWith('22') || code.startsWith('23'))
 }
 
+/** The statement waited longer for a lock than `lock_timeout` allows, or would have waited with NOWAIT. */
+export function isLockRefused(error: unknown): boolean {
+  return codeOf(error) === LOCK_NOT_AVAILABLE
+}
+
 /** The server is unreachable or cannot serve requests now. */
 export function isDatabaseUnavailable(error: unknown): boolean {
   const code = codeOf(error)

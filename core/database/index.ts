@@ -5,6 +5,7 @@ export {
   NO_STANDBY_RETRY_SECONDS,
   isDatabaseUnavailable,
   isAnswered,
+  isLockRefused,
   isOutage,
   isRefusedData,
   isRepeatable,

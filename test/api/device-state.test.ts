@@ -1,5 +1,6 @@
 /** The states of devices over HTTP: what users desire, and what devices report. */
 import { beforeAll, describe, expect, test } from 'vitest'
+import { sql } from '#core/sql.ts'
 import type { TestResponse, TestUser } from '../harness/api.ts'
 import { useWorld } from '../harness/world.ts'
 import { DOMAIN_ROUTE, startPlant } from '../messages/support.ts'
@@ -302,20 +303,50 @@ describe('many clients', () => {
   const many = `/clients/desired-state`
 
   test('are changed by tag, with a dry run and progress', async () => {
-    const devices = await tagged(30, 'pumps')
+    const devices = await tagged(120, 'pumps')
     const [first, second] = devices as [Device, Device]
     await asDevice(first, 'PATCH', { firmware: '1.4' })
     await asDevice(second, 'PATCH', { firmware: '1.3' })
     const base = `/${plant.domainId}${many}?tag=pumps`
     const dry = await plant.owner.call('PATCH', `${base}&dry_run=true`, { firmware: '1.4' })
-    expect(dry.json()).toMatchObject({ total: 30 })
+    expect(dry.json()).toMatchObject({ total: 120 })
     expect(stateOf(await plant.owner.call('GET', pathOf(second))).desired).toEqual({})
     const changed = await plant.owner.call('PATCH', base, { firmware: '1.4' })
-    expect([changed.status, changed.json()]).toEqual([200, { total: 30, changed: 30 }])
-    expect((await plant.owner.call('PATCH', base, { firmware: '1.4' })).json()).toEqual({ total: 30, changed: 0 })
-    expect((await plant.owner.call('GET', base)).json()).toEqual({ total: 30, in_sync: 1, pending: 1, never_seen: 28 })
+    expect([changed.status, changed.json()]).toEqual([200, { total: 120, changed: 120 }])
+    expect((await plant.owner.call('PATCH', base, { firmware: '1.4' })).json()).toEqual({ total: 120, changed: 0 })
+    expect((await plant.owner.call('GET', base)).json()).toEqual({
+      total: 120,
+      in_sync: 1,
+      pending: 1,
+      never_seen: 118,
+    })
     await asDevice(second, 'PATCH', { firmware: '1.4' })
     expect((await plant.owner.call('GET', base)).json()).toMatchObject({ in_sync: 2, pending: 0 })
+  })
+
+  test('are changed by more JSON than one statement takes', async () => {
+    const devices = await tagged(30, 'large')
+    const text = 'x'.repeat(60_000)
+    const answer = await plant.owner.call('PATCH', `/${plant.domainId}${many}?tag=large`, { text })
+    expect([answer.status, answer.json()]).toEqual([200, { total: 30, changed: 30 }])
+    for (const device of [devices[0], devices.at(-1)] as Device[])
+      expect(stateOf(await plant.owner.call('GET', pathOf(device))).desired).toEqual({ text })
+  })
+
+  test('do not keep a report waiting while they change', async () => {
+    const device = await plant.newDevice()
+    await desire(device, { a: 1 })
+    const refused = await plant.api.database.transaction(async (tx) => {
+      await sql`SELECT FROM device_states WHERE client_key = (SELECT key FROM clients WHERE id = ${device.id}) FOR UPDATE`.execute(
+        tx,
+      )
+      return await asDevice(device, 'PATCH', { a: 1 })
+    })
+    expect([refused.status, refused.json()]).toMatchObject([
+      503,
+      { message: 'the document is being changed: try again' },
+    ])
+    expect((await asDevice(device, 'PATCH', { a: 1 })).status).toBe(200)
   })
 
   test('are changed by group; a selection is required, and others are not touched', async () => {

@@ -1,5 +1,7 @@
 /** The states of devices over MQTT: reports that are stored before PUBACK, and differences that are sent at once, later, and from any node. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { sql } from '#core/sql.ts'
+import { sleep } from '#core/time.ts'
 import type { TestApi } from '../harness/api.ts'
 import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'
@@ -57,6 +59,23 @@ describe('a report', () => {
     expect((await desire(device, {}, 'config')).reported).toEqual({ rate: 5 })
     peer.send({ cmd: 'publish', topic: topic('reported'), payload: '{"zero":0}', qos: 0, dup: false, retain: false })
     await until(async () => 'zero' in (await stateOf(device)).reported, 'a report with QoS 0 is stored')
+  })
+
+  test('those that cannot be written for now are written in the order in which they came', async () => {
+    const device = await plant.newDevice()
+    using peer = await connect(device)
+    await publish(peer, topic('reported'), '{"a":0}')
+    const options = { cmd: 'publish', topic: topic('reported'), qos: 1, dup: false, retain: false } as const
+    await plant.api.database.transaction(async (tx) => {
+      await sql`SELECT FROM device_states WHERE client_key = (SELECT key FROM clients WHERE id = ${device.id}) FOR UPDATE`.execute(
+        tx,
+      )
+      for (let a = 1; a <= 5; a++) peer.send({ ...options, payload: `{"a":${a}}`, messageId: 100 + a })
+      // Longer than a report waits for its document: the first one is repeated.
+      await sleep(600)
+    })
+    for (let a = 1; a <= 5; a++) expect((await peer.next('puback')).messageId).toBe(100 + a)
+    expect((await stateOf(device)).reported).toEqual({ a: 5 })
   })
 
   test('reports are written in the order in which they came, without waiting for PUBACK', async () => {

@@ -7,48 +7,65 @@ import { GroupCommit } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import type { DeviceSink, DeviceSubscription, ToDevice } from '../device-topics/index.ts'
+import type { DeviceSink, DeviceSubscription, DropReason } from '../device-topics/index.ts'
 import { isEmpty } from './document.ts'
-import { findNotified } from './repository.ts'
-import type { NotifiedState } from './repository.ts'
+import { findChanges, findNotified } from './repository.ts'
+import type { DocumentKey, NotifiedState, StateChange } from './repository.ts'
 
 /** Clients of one look-up: those that connect while a statement runs are in the next one. */
 const MAX_BATCH = 200
+/** Deltas that are read at once, of at most 64 KiB each. */
+const MAX_DELTAS = 64
 const MAX_QUEUED = 100_000
 /** The delay before a look-up that failed is repeated, and before a connection without room is tried again. */
 const AGAIN_MS = 1000
 
-type Callbacks = Required<Pick<ToDevice, 'onAcknowledged' | 'onDropped'>>
+type Callbacks = { onAcknowledged: () => void; onDropped: (reason: DropReason) => void }
 
-/** `wants`: whether the subscription is about the document with this name. */
-type Wanted = { wants: (name: string) => boolean; send: (state: NotifiedState, callbacks: Callbacks) => void }
+type Wanted = {
+  /** Whether the subscription is about the document with this name. */
+  wants: (name: string) => boolean
+} & (
+  | { send: (state: NotifiedState, callbacks: Callbacks) => void }
+  /** The subscription reads by itself what it sends. */
+  | { changed: (callbacks: Callbacks) => void }
+)
 
 /** One document, as the subscription last sent it. `isWaiting`: that is not acknowledged. */
 type Notified = { version: number; isWaiting: boolean; isBehind: boolean }
 
+type Reading = {
+  /** Reads the changes of the client again, now or after a delay. */
+  refresh: () => void
+  refreshLater: () => void
+  /** Undefined: the document was deleted. */
+  delta: (change: StateChange) => Promise<NotifiedState | undefined>
+  /** It is repeated. */
+  failed: (error: unknown) => void
+}
+
 class OpenSubscription {
   readonly #wanted: Wanted
-  /** Reads the newest rows now, or after a delay. */
-  readonly #refresh: { now: () => void; later: () => void }
+  readonly #reading: Reading
   readonly #notified = new Map<string, Notified>()
   isOpen = true
 
-  constructor(wanted: Wanted, refresh: { now: () => void; later: () => void }) {
+  constructor(wanted: Wanted, reading: Reading) {
     this.#wanted = wanted
-    this.#refresh = refresh
+    this.#reading = reading
   }
 
   /** The newest rows of the client. */
-  take(states: readonly NotifiedState[]): void {
-    for (const state of states) if (this.isOpen && this.#wanted.wants(state.name)) this.#take(state)
+  take(changes: readonly StateChange[]): void {
+    for (const change of changes) if (this.isOpen && this.#wanted.wants(change.name)) this.#take(change)
   }
 
-  #take(state: NotifiedState): void {
-    const { name, notifiedVersion, delta, version } = state
+  #take(change: StateChange): void {
+    const { name, notifiedVersion, version } = change
     const before = this.#notified.get(name)
     const notified = before ?? { version: 0, isWaiting: false, isBehind: false }
     // At first, the device is notified of a difference, whenever it arose. Then of each change, also of one that leaves none.
-    const isNews = before === undefined ? !isEmpty(delta) : notifiedVersion > notified.version
+    const isNews = before === undefined ? !change.isInSync : notifiedVersion > notified.version
     if (before === undefined) this.#notified.set(name, notified)
     if (!isNews) {
       notified.version = Math.max(notified.version, notifiedVersion)
@@ -63,26 +80,43 @@ class OpenSubscription {
     notified.version = Math.max(version, notifiedVersion)
     notified.isWaiting = true
     notified.isBehind = false
-    const next = () => {
+    const onAcknowledged = () => {
       notified.isWaiting = false
-      if (notified.isBehind && this.isOpen) this.#refresh.now()
+      if (notified.isBehind && this.isOpen) this.#reading.refresh()
     }
-    this.#wanted.send(state, {
-      onAcknowledged: next,
-      onDropped: (reason) => {
-        if (reason !== 'slow') return next()
-        // The device does not know of it, and is told when there is room.
-        if (before === undefined) this.#notified.delete(name)
-        else notified.version = knownVersion
-        notified.isWaiting = false
-        if (this.isOpen) this.#refresh.later()
+    const onDropped = (reason: DropReason) => {
+      if (reason !== 'slow') return onAcknowledged()
+      // The device does not know of it, and is told when there is room.
+      if (before === undefined) this.#notified.delete(name)
+      else notified.version = knownVersion
+      notified.isWaiting = false
+      if (this.isOpen) this.#reading.refreshLater()
+    }
+    const callbacks = { onAcknowledged, onDropped }
+    const wanted = this.#wanted
+    if ('changed' in wanted) return wanted.changed(callbacks)
+    if (change.isInSync) return wanted.send({ ...change, delta: {} }, callbacks)
+    this.#reading.delta(change).then(
+      (state) => {
+        if (!this.isOpen) return
+        // It was deleted meanwhile, or there is no difference any more.
+        if (state === undefined || (before === undefined && isEmpty(state.delta))) return onAcknowledged()
+        notified.version = Math.max(notified.version, state.version, state.notifiedVersion)
+        wanted.send(state, callbacks)
       },
-    })
+      (error: unknown) => {
+        this.#reading.failed(error)
+        onDropped('slow')
+      },
+    )
   }
 }
 
+const keyOf = ({ clientKey, name }: DocumentKey) => `${clientKey} ${name}`
+
 export class NotifiedDevices {
-  readonly #lookups: GroupCommit<number, readonly NotifiedState[]>
+  readonly #changes: GroupCommit<number, readonly StateChange[]>
+  readonly #deltas: GroupCommit<DocumentKey, NotifiedState | undefined>
   readonly #logger: Logger
   readonly #byClient = new Map<number, Set<OpenSubscription>>()
   /** Clients whose rows are being read; `true`: again after that. */
@@ -92,16 +126,29 @@ export class NotifiedDevices {
 
   constructor(db: Queryable, logger: Logger) {
     this.#logger = logger
-    this.#lookups = new GroupCommit({
+    this.#changes = new GroupCommit({
       name: 'the look-up of device states',
       item: 'the look-up of a device state',
       logger,
       maxItems: MAX_BATCH,
       maxQueuedItems: MAX_QUEUED,
       commit: async ({ items }) => {
-        const found = new Map<number, NotifiedState[]>(items.map((key) => [key, []]))
-        for (const state of await findNotified(db, [...found.keys()])) found.get(state.clientKey)?.push(state)
+        const found = new Map<number, StateChange[]>(items.map((key) => [key, []]))
+        for (const change of await findChanges(db, [...found.keys()])) found.get(change.clientKey)?.push(change)
         return items.map((key) => found.get(key) ?? [])
+      },
+    })
+    this.#deltas = new GroupCommit({
+      name: 'the look-up of what devices are notified of',
+      item: 'the look-up of what a device is notified of',
+      logger,
+      maxItems: MAX_DELTAS,
+      maxQueuedItems: MAX_QUEUED,
+      commit: async ({ items }) => {
+        const documents = new Map(items.map((item) => [keyOf(item), item]))
+        const states = await findNotified(db, [...documents.values()])
+        const found = new Map(states.map((state) => [keyOf(state), state]))
+        return items.map((item) => found.get(keyOf(item)))
       },
     })
   }
@@ -122,8 +169,10 @@ export class NotifiedDevices {
 
   subscribe({ device: { clientKey } }: Pick<DeviceSink, 'device'>, wanted: Wanted): DeviceSubscription {
     const subscription = new OpenSubscription(wanted, {
-      now: () => this.#refresh(clientKey),
-      later: () => this.#refreshLater(clientKey),
+      refresh: () => this.#refresh(clientKey),
+      refreshLater: () => this.#refreshLater(clientKey),
+      delta: ({ name }) => this.#deltas.submit({ clientKey, name }),
+      failed: (error) => this.#failed(error),
     })
     const ofClient = this.#byClient.get(clientKey) ?? new Set()
     ofClient.add(subscription)
@@ -161,16 +210,19 @@ export class NotifiedDevices {
   async #read(clientKey: number): Promise<void> {
     this.#reading.set(clientKey, false)
     try {
-      const states = await this.#lookups.submit(clientKey)
-      for (const subscription of this.#byClient.get(clientKey) ?? []) subscription.take(states)
+      const changes = await this.#changes.submit(clientKey)
+      for (const subscription of this.#byClient.get(clientKey) ?? []) subscription.take(changes)
     } catch (error) {
-      // Every subscription waits for the database then, and the database is reported elsewhere.
-      if (kindOf(error) !== 'unavailable' && kindOf(error) !== 'timeout')
-        this.#logger.warn({ err: error }, 'failed to read the state of a device; it is repeated')
+      this.#failed(error)
       this.#refreshLater(clientKey)
     }
     const isAgain = this.#reading.get(clientKey) === true
     this.#reading.delete(clientKey)
     if (isAgain && this.#byClient.has(clientKey)) this.#refresh(clientKey)
+  }
+  #failed(error: unknown): void {
+    // Every subscription waits for the database then, and the database is reported elsewhere.
+    if (kindOf(error) !== 'unavailable' && kindOf(error) !== 'timeout')
+      this.#logger.warn({ err: error }, 'failed to read the state of a device; it is repeated')
   }
 }

@@ -19,7 +19,7 @@ import { requireVersion, writeOf } from './changes.ts'
 import { MAX_DOCUMENT_BYTES, isEmpty, mergePatch, parseName, requireObject } from './document.ts'
 import type { JsonObject } from './document.ts'
 import type { StateRecord } from './repository.ts'
-import { findState, lockState, touchReported, unwritten, writeStates } from './repository.ts'
+import { findState, lockStateSoon, touchReported, unwritten, writeStates } from './repository.ts'
 import { presentState } from './schema.ts'
 import type { NotifiedDevices } from './notified.ts'
 
@@ -69,7 +69,8 @@ export class DeviceReports {
     ifMatch: number | undefined,
   ): Promise<StateRecord> {
     return await this.#journal.change('system', async (tx, record) => {
-      const before = await lockState(tx, clientKey, asked)
+      // A report that waits for its row holds a connection to the database.
+      const before = await lockStateSoon(tx, clientKey, asked)
       requireVersion(before, ifMatch)
       const write = writeOf(before, 'reported', mergePatch(before.reported, body))
       if (write === undefined) return await touchReported(tx, clientKey, asked)
@@ -124,7 +125,7 @@ export class DeviceReports {
     const asked = parseName(sink.topic.levels[0])
     return this.#notified.subscribe(sink, {
       wants: (name) => name === asked,
-      send: (_state, callbacks) => {
+      changed: (callbacks) => {
         // An observer is sent what a GET returns.
         this.get(sink.device, sink.topic.levels[0]).then(
           (state) => sink.send({ levels: sink.topic.levels, ...represented(state), ...callbacks }),

@@ -1,5 +1,5 @@
 /** SQL of the states of devices. */
-import { prepared } from '#core/database/index.ts'
+import { isLockRefused, prepared } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
@@ -24,6 +24,11 @@ export type StateRecord = {
 /** What a device is sent about one document. */
 export type NotifiedState = Pick<StateRecord, 'clientKey' | 'name' | 'delta' | 'version' | 'notifiedVersion'>
 
+/** Whether a device must be sent a document, without what it is sent: all documents of many clients have this read at once. */
+export type StateChange = Omit<NotifiedState, 'delta'> & { isInSync: boolean }
+
+export type DocumentKey = Pick<StateRecord, 'clientKey' | 'name'>
+
 const COLUMNS = `client_key AS "clientKey", name, desired, reported, delta, version, notified_version AS "notifiedVersion",
   desired_at AS "desiredAt", reported_at AS "reportedAt"`
 
@@ -35,10 +40,17 @@ const LOCK = prepared<StateRecord>(
   'lock_device_state',
   `SELECT ${COLUMNS} FROM device_states WHERE client_key = $1 AND name = $2 FOR UPDATE`,
 )
+// A large delta is stored apart, and its size is known without reading it.
+const FIND_CHANGES = prepared<StateChange>(
+  'find_device_state_changes',
+  `SELECT client_key AS "clientKey", name, version, notified_version AS "notifiedVersion",
+          CASE WHEN pg_column_size(delta) > 100 THEN false ELSE delta = '{}'::jsonb END AS "isInSync"
+     FROM device_states WHERE client_key = ANY ($1::bigint[])`,
+)
 const FIND_NOTIFIED = prepared<NotifiedState>(
   'find_notified_device_states',
   `SELECT client_key AS "clientKey", name, delta, version, notified_version AS "notifiedVersion"
-     FROM device_states WHERE client_key = ANY ($1::bigint[])`,
+     FROM device_states JOIN unnest($1::bigint[], $2::text[]) AS wanted (client_key, name) USING (client_key, name)`,
 )
 
 export const unwritten = (clientKey: number, name: string): StateRecord => ({
@@ -58,8 +70,14 @@ export async function findState(db: Queryable, clientKey: number, name: string):
 }
 
 /** All documents of these clients. */
-export async function findNotified(db: Queryable, clientKeys: readonly number[]): Promise<NotifiedState[]> {
-  return (await FIND_NOTIFIED(db, [clientKeys])).rows
+export async function findChanges(db: Queryable, clientKeys: readonly number[]): Promise<StateChange[]> {
+  return (await FIND_CHANGES(db, [clientKeys])).rows
+}
+
+/** These documents; one that was deleted is missing. */
+export async function findNotified(db: Queryable, documents: readonly DocumentKey[]): Promise<NotifiedState[]> {
+  return (await FIND_NOTIFIED(db, [documents.map(({ clientKey }) => clientKey), documents.map(({ name }) => name)]))
+    .rows
 }
 
 export type ListedState = Pick<StateRecord, 'name' | 'version' | 'desiredAt' | 'reportedAt'> & { isInSync: boolean }
@@ -85,6 +103,26 @@ export async function lockState(tx: Transaction, clientKey: number, name: string
   if (created !== undefined) return created
   if (name !== '') await requireRoomForName(tx, clientKey)
   return unwritten(clientKey, name)
+}
+
+const LIMIT_LOCKS = prepared('limit_report_locks', `SELECT set_config('lock_timeout', '250ms', true)`)
+const UNLIMIT_LOCKS = prepared('unlimit_report_locks', 'SET LOCAL lock_timeout TO DEFAULT')
+
+/** As `lockState`, for a short time only: throws `unavailable` while a change of many clients holds the document. */
+export async function lockStateSoon(tx: Transaction, clientKey: number, name: string): Promise<StateRecord> {
+  tx.defer(LIMIT_LOCKS(tx, []))
+  try {
+    return await lockState(tx, clientKey, name)
+  } catch (error) {
+    if (!isLockRefused(error)) throw error
+    throw new ServiceError('unavailable', 'the document is being changed: try again', {
+      cause: error,
+      retryAfterSeconds: 1,
+    })
+  } finally {
+    // What follows waits for locks of its own.
+    tx.defer(UNLIMIT_LOCKS(tx, []))
+  }
 }
 
 async function requireRoomForName(tx: Transaction, clientKey: number): Promise<void> {

@@ -1,6 +1,6 @@
 /** The states of devices for users: what each should be, what it reports, and how far many are. */
 import type { AccessPolicy, DomainAccess, Journal, UserPrincipal } from '#api/identity/index.ts'
-import type { Database } from '#core/database/index.ts'
+import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
@@ -27,8 +27,10 @@ import type { SelectionQuery } from './schema.ts'
 
 /** Clients of one change. */
 const MAX_CHANGED = 10_000
-/** Clients whose documents are read and written by one statement. */
-const CHANGED_AT_ONCE = 500
+/** Clients whose documents are read by one statement. */
+const READ_AT_ONCE = 50
+/** JSON that is written by one statement. */
+const MAX_WRITTEN_CHARS = 1024 * 1024
 /** The journal keeps what was changed up to this size; of a larger change it has the names of the fields. */
 const MAX_RECORDED_BYTES = 8 * 1024
 
@@ -127,28 +129,10 @@ export class DeviceStatesService {
       const clients = await findSelected(tx, selection, MAX_CHANGED)
       if (clients.length > MAX_CHANGED)
         throw new ServiceError('unprocessable', `a change is limited to ${MAX_CHANGED} clients: select fewer`)
-      const turns = createTurns()
       const changedKeys = new Set<number>()
-      for (let first = 0; first < clients.length; first += CHANGED_AT_ONCE) {
-        const keys = clients.slice(first, first + CHANGED_AT_ONCE).map(({ key }) => key)
-        const states = await lockStates(tx, keys, name)
-        const [full] = name === '' ? [] : await findFullClients(tx, keys, name)
-        const idOf = (key: number) => clients.find((one) => one.key === key)?.id
-        if (full !== undefined)
-          throw new ServiceError(
-            'unprocessable',
-            `client ${idOf(full)} has as many named documents as a client may have`,
-          )
-        const writes: StateWrite[] = []
-        for (const key of keys) {
-          if (turns.isOver) await turns.next()
-          const before = states.get(key) ?? unwritten(key, name)
-          const write = withClient(idOf, key, () => writeOf(before, 'desired', mergePatch(before.desired, body)))
-          if (write !== undefined) writes.push(write)
-        }
-        if (writes.length > 0) await writeStates(tx, writes)
-        for (const { clientKey } of writes) changedKeys.add(clientKey)
-      }
+      for (let first = 0; first < clients.length; first += READ_AT_ONCE)
+        for (const key of await changeSome(tx, clients.slice(first, first + READ_AT_ONCE), { name, body }))
+          changedKeys.add(key)
       const touched = clients.filter(({ key }) => changedKeys.has(key))
       if (touched.length > 0)
         record({
@@ -196,13 +180,49 @@ function selectionOf(domain: DomainAccess, { tag, group }: SelectionQuery, actio
   return { domainKey: domain.domainKey, where: sql<boolean>`${sql.join(conditions, sql` AND `)}` }
 }
 
+/** Changes what is desired of these clients, in turns of the event loop; returns the keys of those that changed. */
+async function changeSome(
+  tx: Transaction,
+  clients: readonly { key: number; id: string }[],
+  { name, body }: { name: string; body: JsonObject },
+): Promise<number[]> {
+  const keys = clients.map(({ key }) => key)
+  const states = await lockStates(tx, keys, name)
+  const [full] = name === '' ? [] : await findFullClients(tx, keys, name)
+  if (full !== undefined) {
+    const id = clients.find(({ key }) => key === full)?.id
+    throw new ServiceError('unprocessable', `client ${id} has as many named documents as a client may have`)
+  }
+  const turns = createTurns()
+  const changedKeys: number[] = []
+  let writes: StateWrite[] = []
+  let chars = 0
+  const write = async () => {
+    if (writes.length > 0) await writeStates(tx, writes)
+    changedKeys.push(...writes.map(({ clientKey }) => clientKey))
+    writes = []
+    chars = 0
+  }
+  for (const { key, id } of clients) {
+    if (turns.isOver) await turns.next()
+    const before = states.get(key) ?? unwritten(key, name)
+    const one = withClient(id, () => writeOf(before, 'desired', mergePatch(before.desired, body)))
+    if (one === undefined) continue
+    writes.push(one)
+    chars += JSON.stringify(one).length
+    if (chars >= MAX_WRITTEN_CHARS) await write()
+  }
+  await write()
+  return changedKeys
+}
+
 /** Names the client in the error of its document. */
-function withClient<T>(idOf: (key: number) => string | undefined, key: number, work: () => T): T {
+function withClient<T>(id: string, work: () => T): T {
   try {
     return work()
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error
-    throw new ServiceError(error.kind, `client ${idOf(key)}: ${error.message}`, { cause: error })
+    throw new ServiceError(error.kind, `client ${id}: ${error.message}`, { cause: error })
   }
 }
 
