@@ -47,6 +47,7 @@ export async function newCommanded(api: TestApi, tenant: Tenant) {
     answer,
     given: async (body: unknown) => expectStatus(201, await give(body)).json<Command>(),
     view: async (id: string) => expectStatus(200, await tenant.call('GET', `${path}/${id}`)).json<Command>(),
+    list: async () => expectStatus(200, await tenant.call('GET', path)).json<{ total: number; commands: Command[] }>(),
     cancel: (id: string) => tenant.call('POST', `${path}/${id}/cancel`),
     taken: async (query = '') => expectStatus(200, await poll(query)).json<{ commands: Offered[] }>().commands,
   }

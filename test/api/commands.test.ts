@@ -317,6 +317,26 @@ describe('waiting', () => {
     expect(made.status).toBe('queued')
   })
 
+  test('a user who may not wait as well has given no command', async () => {
+    const device = await newCommanded(api, await newTenant(api))
+    const key = { 'idempotency-key': newId() }
+    let refused = 0
+    // More than may wait, all for one command.
+    const waiting = Array.from({ length: 220 }, async () => {
+      const response = await device.give({ name: 'a' }, '?wait=60s', key)
+      if (response.status === 429) refused++
+      return response
+    })
+    await until(() => refused === 20, 'the others wait')
+    expectStatus(429, await device.give({ name: 'b' }, '?wait=10s'))
+    const { id } = expectStatus(201, await device.give({ name: 'a' }, '', key)).json<Command>()
+    await device.cancel(id)
+    const told = (await Promise.all(waiting)).filter(({ status }) => status === 201)
+    expect(told).toHaveLength(200)
+    for (const response of told) expect(response.json()).toMatchObject({ id, status: 'cancelled' })
+    expect((await device.list()).total).toBe(1)
+  }, 60_000)
+
   test('a device that waits gets a new command, given by another process too', async () => {
     const device = await newDevice()
     const remote = second.as(`Bearer ${tenant.user.accessToken}`)

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { DeviceNoun, DeviceSink } from '#api/devices/index.ts'
 import { noSuchTopic } from '#api/devices/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'
 import { DOMAIN_ROUTE, startPlant } from '../messages/support.ts'
@@ -126,6 +127,24 @@ test('a subscription ends with its connection, and begins again with the stored 
   peer.send({ cmd: 'unsubscribe', messageId: 3, unsubscriptions: [`c/${plant.domainId}/echo/notified/#`] })
   await peer.next('unsuback')
   expect(isOpen()).toBe(false)
+})
+
+test('while an older version runs, a stored session is refused what that version would remove', async () => {
+  const device = await aDevice(plant, node.port)
+  const { db } = plant.api.database
+  const filter = `c/${plant.domainId}/echo/notified/#`
+  await sql`INSERT INTO nodes (id, kind, version, migration) VALUES ('older', 'api', '0', 1)`.execute(db)
+  try {
+    using stored = await device.connect({ clean: false, clientId: 'older' })
+    // What an earlier subscription has found is known for some seconds.
+    await until(async () => (await subscribe(stored, filter))[0] === 0x80, 'the subscription is refused')
+    using unstored = await device.connect({ clientId: 'passing' })
+    expect(await subscribe(unstored, filter)).toEqual([1])
+    await sql`DELETE FROM nodes WHERE id = 'older'`.execute(db)
+    expect(await subscribe(stored, filter)).toEqual([1])
+  } finally {
+    await sql`DELETE FROM nodes WHERE id = 'older'`.execute(db)
+  }
 })
 
 test('a will cannot be published to such a topic', async () => {

@@ -136,5 +136,7 @@ function pathElement(value: Buffer): string {
 
 function textOf(value: Buffer, what: string): string {
   if (!isUtf8(value)) throw new ServiceError('malformed', `the ${what} must be UTF-8`)
+  // PostgreSQL has no text with it, so nothing can have such a name.
+  if (value.includes(0)) throw new ServiceError('malformed', `the ${what} must not contain a NUL`)
   return value.toString('utf8')
 }

@@ -68,6 +68,8 @@ export type MqttBackend = {
   close(session: Session, isWillDropped: boolean): Promise<void>
   /** How many more subscriptions the domain of the session may have; Infinity: no limit. */
   subscriptionRoom(session: Session): Promise<number>
+  /** Throws `unavailable` when the session would not keep a subscription to topics of its device for now. */
+  requireKept(session: Session): Promise<void>
   /** Starts delivery; resolves when the subscriptions are stored. */
   subscribe(session: Session, subscriptions: readonly Subscription[]): Promise<void>
   unsubscribe(session: Session, subscriptions: readonly Subscription[]): Promise<void>

@@ -134,6 +134,11 @@ export class ConformanceBackend implements MqttBackend {
     return Promise.resolve()
   }
 
+  /** It knows no topics of devices. */
+  requireKept(): Promise<void> {
+    return Promise.resolve()
+  }
+
   subscriptionRoom(): Promise<number> {
     return Promise.resolve(Infinity)
   }

@@ -85,6 +85,7 @@ async function resolve(
     // Each session of a device receives everything about it.
     if (shared.group !== undefined)
       throw new ProtocolError(REASON.topicFilterInvalid, 'a topic of a device cannot be shared')
+    await backend.requireKept(session)
     // The service sends again until it is acknowledged, and what is newer replaces what is older: QoS 2 would promise nothing more.
     return { ...wanted, qos: wanted.qos === 0 ? 0 : 1, ...target, ...shared, session, identifier }
   }

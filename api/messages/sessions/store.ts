@@ -1,6 +1,8 @@
 /** Durable sessions for the adapter: every write resolves after its commit. */
 import type { Journal, Quotas } from '#api/identity/index.ts'
+import { hasOlderNodes } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import { monotonicMs } from '#core/time.ts'
 import type { SessionFacts } from './session-events.ts'
 import { recordSessionEvent } from './session-events.ts'
 import { SessionMaintenance } from './maintenance.ts'
@@ -27,6 +29,10 @@ export type SessionStore = {
    * limit, and `quota_exceeded` for a new session or connection of a domain at its quota.
    */
   open(session: OpenSession): Promise<OpenedSession>
+  /**
+   * Whether every node knows topics of devices. An older one cannot grant such a subscription of a session that it resumes, and removes it.
+   */
+  keepsDeviceTopics(): Promise<boolean>
   subscribe(name: SessionName, clientKey: number, subscriptions: readonly StoredSubscription[]): Promise<void>
   unsubscribe(name: SessionName, filters: readonly string[]): Promise<void>
   /** Call it before a message is sent with QoS 2, and before it is released. `passed`: deliveries of groups, which are not repeated. */
@@ -43,6 +49,11 @@ export type SessionStore = {
   stop(): Promise<void>
 }
 
+/** How long it is known that no older node is alive. One may start at any time, and answers after some seconds. */
+const NODES_KNOWN_MS = 5000
+/** The newest migration of a noun of these topics. */
+const DEVICE_TOPICS = 'device_commands'
+
 export type SessionStoreOptions = SessionMaintenanceOptions & {
   journal: Journal
   /** SKEIN_MQTT_SESSIONS_PER_CLIENT. */
@@ -55,8 +66,23 @@ export function startSessionStore(options: SessionStoreOptions): SessionStore {
   const quotas = new SessionQuotas({ db: database.db, quotas: options.quotas, logger })
   const writer = createSessionWriter(journal, { node: node.id, maxSessionsPerClient, quotas, logger })
   const maintenance = new SessionMaintenance(options)
+  let known: { answer: Promise<boolean>; atMs: number } | undefined
+  const lookForOlderNodes = async () => {
+    const { rows } = await sql<{ found: boolean }>`SELECT ${hasOlderNodes(DEVICE_TOPICS)} AS found`.execute(database.db)
+    return rows[0]?.found !== true
+  }
   return {
     quotas,
+    async keepsDeviceTopics() {
+      if (known === undefined || monotonicMs() - known.atMs > NODES_KNOWN_MS) {
+        const asked = { answer: lookForOlderNodes(), atMs: monotonicMs() }
+        known = asked
+        // Only an answer is kept, and while it is yes.
+        const forget = () => void (known === asked && (known = undefined))
+        asked.answer.then((keeps) => void (keeps || forget()), forget)
+      }
+      return await known.answer
+    },
     async open(session) {
       const { domainKey } = session
       await Promise.all([quotas.ready(domainKey, 'mqtt_sessions'), quotas.ready(domainKey, 'mqtt_connections')])

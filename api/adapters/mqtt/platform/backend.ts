@@ -229,6 +229,11 @@ export class PlatformBackend implements MqttBackend {
     return quotas.room(domainKey, 'mqtt_subscriptions') ?? Infinity
   }
 
+  async requireKept({ key, isPersistent }: Session): Promise<void> {
+    if (key === 0 || !isPersistent || (await this.#store.keepsDeviceTopics())) return
+    throw new ServiceError('unavailable', 'an older version still runs, which would not keep the subscription')
+  }
+
   async subscribe(session: Session, subscriptions: readonly Subscription[]): Promise<void> {
     const one = this.#states.get(session)
     if (one === undefined) return
