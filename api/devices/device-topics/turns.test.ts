@@ -42,7 +42,7 @@ test('one device is served in order, and others beside it', async () => {
   expect(turns.bytes).toBe(0)
 })
 
-test('what stands behind a temporary failure fails with it, and what comes next begins anew', async () => {
+test('what stands behind a temporary failure fails with it, and what comes next is written', async () => {
   const turns = new DeviceTurns('reports')
   const { begun, work, end } = works()
   const all = ['a1', 'a2', 'a3'].map((name) => outcome(turns.run(DEVICE, 1, work(name))))

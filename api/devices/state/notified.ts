@@ -86,7 +86,7 @@ class OpenSubscription {
     }
     const onDropped = (reason: DropReason) => {
       if (reason !== 'slow') return onAcknowledged()
-      // The device does not know of it, and is told when there is room.
+      // The device does not know of it, and is notified when there is room.
       if (before === undefined) this.#notified.delete(name)
       else notified.version = knownVersion
       notified.isWaiting = false
