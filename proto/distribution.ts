@@ -13,7 +13,7 @@ export type PullPath = {
 
 /** OCI distribution, "Pulling manifests": clients can limit a name to 255 characters. */
 const MAX_NAME_CHARS = 255
-const PATH = /^\/v2\/([a-z0-9._/-]+)\/(manifests|blobs|referrers)\/([A-Za-z0-9._:-]{1,128})$/
+const REFERENCE = /^[A-Za-z0-9._:-]{1,128}$/
 const NAME = /^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$/
 /** First component of the names of uploaded modules. */
 const UPLOADS = 'uploads'
@@ -23,14 +23,13 @@ export const UPLOAD_TAG = 'latest'
 /** Undefined: not a path of a manifest, of a blob or of referrers. */
 export function parsePullPath(path: string): PullPath | undefined {
   if (path.length > MAX_NAME_CHARS + 160) return undefined
-  const [, name = '', kind, reference = ''] = PATH.exec(path) ?? []
-  if (
-    (kind !== 'manifests' && kind !== 'blobs' && kind !== 'referrers') ||
-    name.length > MAX_NAME_CHARS ||
-    !NAME.test(name)
-  )
-    return undefined
-  return { name, kind, reference }
+  const parts = path.split('/')
+  const [first, version, ...names] = parts.slice(0, -2)
+  const [kind, reference = ''] = parts.slice(-2)
+  const name = names.join('/')
+  if (kind !== 'manifests' && kind !== 'blobs' && kind !== 'referrers') return undefined
+  const isOne = first === '' && version === 'v2' && REFERENCE.test(reference)
+  return isOne && name.length <= MAX_NAME_CHARS && NAME.test(name) ? { name, kind, reference } : undefined
 }
 
 export function formatPullPath({ name, kind, reference }: PullPath): string {

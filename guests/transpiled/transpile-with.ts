@@ -84,7 +84,9 @@ export function sentenceOf(error: unknown): string {
   return (
     cause ??
     message
-      .replaceAll(/\s*\n\s*/g, ' ')
+      .split('\n')
+      .map((line) => line.trim())
+      .join(' ')
       .slice(0, MAX_CAUSE_CHARACTERS)
       .toWellFormed()
   )

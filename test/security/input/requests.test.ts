@@ -38,6 +38,7 @@ test('every kind of body that a route takes has its rows in these files', () => 
     .flatMap(({ requestBody }) => Object.keys(requestBody?.content ?? {}))
   expect([...new Set(types)].toSorted()).toEqual([
     'application/json', // http.test.ts, documents.test.ts
+    'application/merge-patch+json', // read as application/json is; test/api/device-state.test.ts
     'application/ocsp-request', // here
     'application/octet-stream', // documents.test.ts
     'application/senml+cbor', // documents.test.ts
