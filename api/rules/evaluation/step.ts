@@ -33,6 +33,7 @@ import {
   findTaskKeys,
   insertPublications,
   keepAlive,
+  listBehind,
   listChannels,
   pauseRule,
   readDue,
@@ -95,6 +96,8 @@ type Domain = {
   served: readonly CompiledRule[]
   index: RuleIndex<CompiledRule>
   windows: DomainWindows | undefined
+  /** The windows of rules that are behind, by their keys. */
+  alone: Map<number, DomainWindows>
   channels: { mark: string; byKey: ReadonlyMap<number, ChannelRow> } | undefined
 }
 
@@ -120,20 +123,23 @@ export class RuleSteps {
   async step(domainKey: number): Promise<StepOutcome> {
     const { journal, node } = this.#deps
     try {
-      let moved: { windows: DomainWindows; place: Place } | undefined
+      let moved: { windows: DomainWindows; place: Place }[] = []
       let isRepeated = false
       const outcome = await journal.change('system', async (tx, record) => {
         // After a deadlock the transaction begins again: what was added to the windows was not committed.
         if (isRepeated) this.#domains.delete(domainKey)
         isRepeated = true
-        moved = undefined
+        moved = []
         const domain = await takeDomain(tx, domainKey, node)
         if (domain === undefined) return { ...NOTHING, isElsewhere: true }
         const known = await this.#know(tx, domain)
         const shared = { domain, known, record }
         const together = await this.#stepTogether(tx, shared)
-        if (known.windows !== undefined) moved = { windows: known.windows, place: together.place }
+        if (known.windows !== undefined) moved.push({ windows: known.windows, place: together.place })
         const alone = await this.#stepAlone(tx, { ...shared, domain: { ...domain, place: together.place } })
+        const windowsOfAlone = alone.moved === undefined ? undefined : known.alone.get(alone.moved.ruleKey)
+        if (alone.moved !== undefined && windowsOfAlone !== undefined)
+          moved.push({ windows: windowsOfAlone, place: alone.moved.place })
         return {
           isElsewhere: false,
           hasMore: together.hasMore || alone.hasMore,
@@ -141,7 +147,7 @@ export class RuleSteps {
           started: together.started || alone.started,
         }
       })
-      moved?.windows.moved(moved.place)
+      for (const { windows, place } of moved) windows.moved(place)
       return outcome
     } catch (error) {
       // What was added to the windows was not committed.
@@ -168,6 +174,7 @@ export class RuleSteps {
       served,
       index: new RuleIndex(served, ({ filter }) => filter),
       windows: DomainWindows.of(served),
+      alone: new Map(),
       channels: known?.channels,
     }
     this.#domains.set(domainKey, domain)
@@ -217,14 +224,18 @@ export class RuleSteps {
   }
 
   /** The rule that is furthest behind reads on by itself, up to the place of the others. */
-  async #stepAlone(tx: Transaction, shared: Shared): Promise<StepOutcome> {
+  async #stepAlone(
+    tx: Transaction,
+    shared: Shared,
+  ): Promise<StepOutcome & { moved?: { ruleKey: number; place: Place } }> {
     const { domain, known } = shared
-    const behind = known.rules.stored
-      .filter(({ isBehind, isPaused }) => isBehind && !isPaused)
-      .toSorted((left, right) => comparePlaces(left.place, right.place))
-    const [stored] = behind
-    const rule = stored === undefined ? undefined : known.rules.compiled.get(stored.key)
-    if (rule === undefined) return NOTHING
+    // Its place moves without a new version of the rules.
+    const isAny = known.rules.stored.some(({ isBehind, isPaused }) => isBehind && !isPaused)
+    const behind = isAny ? await listBehind(tx, domain.domainKey) : []
+    const [next] = behind
+    const compiled = next === undefined ? undefined : known.rules.compiled.get(next.key)
+    if (next === undefined || compiled === undefined) return NOTHING
+    const rule = { ...compiled, place: next.place }
     const index = new RuleIndex([rule], ({ filter }) => filter)
     const channels = await this.#channelsOf(tx, domain.domainKey, { ...known, channels: undefined }, [rule])
     const until = known.served.length === 0 ? undefined : domain.place
@@ -232,8 +243,7 @@ export class RuleSteps {
     const found = await this.#evaluate(tx, shared, {
       rules: [rule],
       index,
-      // Its windows are read again for each step: a rule is behind for a short time.
-      windows: DomainWindows.of([rule]),
+      windows: windowsAlone(known, rule),
       channels,
       read,
       before: rule.place,
@@ -249,8 +259,9 @@ export class RuleSteps {
         leaseSeconds: LEASE_SECONDS,
       })
     await storeOwnPlace(tx, rule.key, reached.place, !reached.isEnd)
-    await noteChange(tx, domain.domainKey)
-    return { ...found, hasMore: true }
+    // It goes on with the others.
+    if (reached.isEnd) await noteChange(tx, domain.domainKey)
+    return { ...found, hasMore: true, moved: { ruleKey: rule.key, place: reached.place } }
   }
 
   async #evaluate(
@@ -392,8 +403,10 @@ export class RuleSteps {
     },
   ): Promise<void> {
     const { isTooMuch, unused } = judgeWindows(windows, this.#allWindows(), monotonicMs())
-    for (const known of this.#domains.values())
+    for (const known of this.#domains.values()) {
       if (known.windows !== undefined && unused.includes(known.windows)) known.windows = DomainWindows.of(known.served)
+      for (const [key, one] of known.alone) if (unused.includes(one)) known.alone.delete(key)
+    }
     if (!isTooMuch && loaded?.isTooMuch !== true) return
     let first: { rule: CompiledRule; place: Place } | undefined
     for (const { sample, rules } of meetings)
@@ -405,7 +418,10 @@ export class RuleSteps {
   }
 
   *#allWindows(): Iterable<DomainWindows> {
-    for (const { windows } of this.#domains.values()) if (windows !== undefined) yield windows
+    for (const { windows, alone } of this.#domains.values()) {
+      if (windows !== undefined) yield windows
+      yield* alone.values()
+    }
   }
 
   /** Pauses rules whose user lacks a right, at the first message that they meet. Returns the places where they stop. */
@@ -432,6 +448,14 @@ export class RuleSteps {
     const reason = `${MAX_DEPTH} rules in a row caused ${nameOf(sample)}: the rule would cause itself without end`
     await pauseBehind(tx, rule, sample, { kind: 'loop', reason })
   }
+}
+
+/** The windows of a rule that is behind, which were kept since its last step. */
+function windowsAlone(known: Domain, rule: CompiledRule): DomainWindows | undefined {
+  let windows = known.alone.get(rule.key)
+  if (windows?.standsAt(rule.place) !== true) windows = DomainWindows.of([rule])
+  if (windows !== undefined) known.alone.set(rule.key, windows)
+  return windows
 }
 
 const TOO_MANY_VALUES =
