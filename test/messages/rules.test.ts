@@ -219,6 +219,25 @@ describe('a rule', () => {
     expectStatus(204, await plant.owner.call('DELETE', url(`rules/${rule.id}`)))
   })
 
+  test('that causes too much for one message is paused behind it, and the others go on', async () => {
+    const channel = await newChannel()
+    const small = await newRule(plant, { ...hot(channel), condition: 'value < 0.0' })
+    const large = await newRule(plant, {
+      ...hot(channel),
+      condition: 'value >= 0.0',
+      actions: [{ type: 'alarm', text: '{{ subtopic }}'.repeat(18) }],
+    })
+    const records = Array.from({ length: 2_500 }, (_, at) => ({ n: `n${at}`, v: at }))
+    await sendRecords(plant, device, channel, records, 's'.repeat(900))
+    await sendValue(plant, device, channel, 1)
+    await untilSeen(plant, small.id, 2_501)
+    const paused = await showRule(plant, large.id)
+    expect(paused.paused?.reason).toMatch(/^the rule caused 3\d\.\d MB of alarms and messages for the message of /)
+    expect(paused.raised).toBeGreaterThan(1_500)
+    expect(paused.raised).toBeLessThan(2_100)
+    for (const { id } of [small, large]) expectStatus(204, await plant.owner.call('DELETE', url(`rules/${id}`)))
+  })
+
   test('begins at an exact position, and evaluates no message twice when it joins the others', async () => {
     const channel = await newChannel()
     const first = await newRule(plant, hot(channel))

@@ -49,7 +49,7 @@ import { clientsOf, meetingsOf, readMessages, reasonOfDropped } from './meetings
 import type { Meeting, Read } from './meetings.ts'
 import { keyOf } from './samples.ts'
 import type { Sample, Series } from './samples.ts'
-import { MAX_MESSAGE_MS, Spending } from './spending.ts'
+import { Spending } from './spending.ts'
 import { judgeWindows } from './window-budget.ts'
 import { DomainWindows } from './windows.ts'
 import type { Loaded } from './windows.ts'
@@ -63,6 +63,10 @@ const UNSTORED_BATCHES = 200
 const LEASE_SECONDS = 4
 /** A step ends at the next message when its evaluations took as long: others wait for it. */
 const MAX_EVALUATED_MS = 250
+/** And when what it causes has as many characters. */
+const MAX_CAUSED_CHARS = 4 * 1024 * 1024
+/** An alarm, a publication and a start have about as many characters without texts. */
+const CHARS_OF_EFFECT = 500
 /** The longest time without a statement in the transaction of a step. */
 const KEEP_ALIVE_MS = 1_000
 /** Domains whose rules a process has compiled. */
@@ -302,7 +306,7 @@ export class RuleSteps {
     const evaluation = new Evaluation((caused) => collected.take(caused))
     await giveStates(tx, evaluation, rules, { meetings, due })
     if (windows !== undefined) await this.#limitWindows(tx, { windows, loaded, meetings, paused })
-    const stoppedAt = (await this.#meetAll(tx, { evaluation, meetings, windows, paused })) ?? left
+    const stoppedAt = (await this.#meetAll(tx, { evaluation, collected, meetings, windows, paused })) ?? left
     // What is due is settled when no message before it is left.
     const isDue = new Set(stoppedAt === undefined ? due.map(({ ruleKey }) => ruleKey) : [])
     for (const entry of evaluation.states)
@@ -335,11 +339,13 @@ export class RuleSteps {
     tx: Transaction,
     {
       evaluation,
+      collected,
       meetings,
       windows,
       paused,
     }: {
       evaluation: Evaluation
+      collected: Collected
       meetings: readonly Meeting[]
       windows: DomainWindows | undefined
       paused: Map<number, Place>
@@ -352,7 +358,8 @@ export class RuleSteps {
     let message: LiveMessage | undefined
     for (const { sample, rules } of meetings) {
       if (sample.message !== message) {
-        if (message !== undefined && monotonicMs() - begunMs > MAX_EVALUATED_MS) return sample.message
+        const isFull = monotonicMs() - begunMs > MAX_EVALUATED_MS || collected.chars > MAX_CAUSED_CHARS
+        if (message !== undefined && isFull) return sample.message
         ;({ message } = sample)
         spending.begin()
       }
@@ -373,15 +380,14 @@ export class RuleSteps {
           await this.#pauseLooping(tx, rule, sample)
           continue
         }
+        const { chars } = collected
         const evaluatedMs = performance.now()
         evaluation.meet(rule, sample, windows?.readerOf(rule, sample))
-        const costliest = spending.add(rule, performance.now() - evaluatedMs)
+        const costliest = spending.add(rule, { ms: performance.now() - evaluatedMs, chars: collected.chars - chars })
         if (costliest === undefined) continue
         paused.set(costliest.rule.key, sample.place)
-        await pauseBehind(tx, costliest.rule, sample, {
-          kind: 'costly',
-          reason: reasonOfCost(sample, costliest.seconds),
-        })
+        const reason = `the rule ${costliest.took} for ${nameOf(sample)}, most of all rules that it meets, and did not finish it`
+        await pauseBehind(tx, costliest.rule, sample, { kind: 'costly', reason })
       }
     }
     return undefined
@@ -470,9 +476,6 @@ const meetingsBefore = (meetings: readonly Meeting[], left: LiveMessage): readon
 const nameOf = ({ message }: Sample): string =>
   `the message of ${formatTime(new Date(message.receivedAtSeconds * 1000))}`
 
-const reasonOfCost = (sample: Sample, seconds: number): string =>
-  `the rule took ${seconds.toFixed(1)} s for ${nameOf(sample)}, most of all rules that it meets, and did not finish it: a message has ${MAX_MESSAGE_MS / 1000} s`
-
 /** The message is behind the rule: it would pause it again. */
 async function pauseBehind(
   tx: Transaction,
@@ -530,6 +533,7 @@ class Collected {
   readonly #domain: StepDomain
   readonly #channels: ReadonlyMap<number, ChannelRow>
   readonly #rules: ReadonlyMap<number, CompiledRule>
+  #chars = 0
 
   constructor(
     {
@@ -553,17 +557,26 @@ class Collected {
     }
   }
 
+  /** About how much there is to store. */
+  get chars(): number {
+    return this.#chars
+  }
+
   take(caused: Caused): void {
     const variables = variablesOf(caused, this.#known)
     const { rule, effect } = caused
     for (const [place, action] of rule.actions.entries()) {
       if (action.type === 'alarm') this.#alarm(caused, variables)
       else if (!action.on.has(effect.kind)) continue
-      else if (action.type === 'publish')
-        this.#publications.push(
-          publicationOf(caused, action, { domainKey: this.#domain.domainKey, place, variables, known: this.#known }),
-        )
-      else this.#starts.push({ rule, taskId: action.taskId, message: startOf(caused, place, this.#known) })
+      else if (action.type === 'publish') {
+        const of = { domainKey: this.#domain.domainKey, place, variables, known: this.#known }
+        const publication = publicationOf(caused, action, of)
+        this.#publications.push(publication)
+        this.#chars += CHARS_OF_EFFECT + publication.payload.length
+      } else {
+        this.#starts.push({ rule, taskId: action.taskId, message: startOf(caused, place, this.#known) })
+        this.#chars += CHARS_OF_EFFECT
+      }
     }
   }
 
@@ -587,9 +600,11 @@ class Collected {
       cause: effect.cause,
       atSeconds: effect.atMs / 1000,
     }
+    const { size } = this.#episodes
     if (effect.kind === 'raise') this.#episodes.raise(seen)
     else if (effect.kind === 'repeat') this.#episodes.repeat(seen)
     else this.#episodes.clear(seen)
+    if (this.#episodes.size > size) this.#chars += CHARS_OF_EFFECT + seen.text.length
   }
 
   async store(
