@@ -199,7 +199,7 @@ async function tryAll(
     if (turns.isOver) await turns.next()
     const evaluatedMs = performance.now()
     evaluation.meet(rule, sample, windows?.readerOf(rule, sample))
-    isSlow = spending.add(rule, performance.now() - evaluatedMs) !== undefined
+    isSlow = spending.add(rule, { ms: performance.now() - evaluatedMs, chars: 0 }) !== undefined
   }
   return { stoppedAt: undefined, isSlow }
 }

@@ -241,6 +241,25 @@ describe('a rule', () => {
     expectStatus(204, await plant.owner.call('DELETE', url(`rules/${rule.id}`)))
   })
 
+  test('that causes too much for one message is paused behind it, and the others go on', async () => {
+    const channel = await newChannel()
+    const small = await newRule(plant, { ...hot(channel), condition: 'value < 0.0' })
+    const large = await newRule(plant, {
+      ...hot(channel),
+      condition: 'value >= 0.0',
+      actions: [{ type: 'alarm', text: '{{ subtopic }}'.repeat(18) }],
+    })
+    const records = Array.from({ length: 2_500 }, (_, at) => ({ n: `n${at}`, v: at }))
+    await sendRecords(plant, device, channel, records, 's'.repeat(900))
+    await sendValue(plant, device, channel, 1)
+    await untilSeen(plant, small.id, 2_501)
+    const paused = await showRule(plant, large.id)
+    expect(paused.paused?.reason).toMatch(/^the rule caused 3\d\.\d MB of alarms and messages for the message of /)
+    expect(paused.raised).toBeGreaterThan(1_500)
+    expect(paused.raised).toBeLessThan(2_100)
+    for (const { id } of [small, large]) expectStatus(204, await plant.owner.call('DELETE', url(`rules/${id}`)))
+  })
+
   test('begins at an exact position, and evaluates no message twice when it joins the others', async () => {
     const channel = await newChannel()
     const first = await newRule(plant, hot(channel))
@@ -256,6 +275,38 @@ describe('a rule', () => {
     expect(await showRule(plant, late.id)).toMatchObject({ seen: 12, matched: 12, raised: 1 })
     const [alarm] = await alarmsOf(plant, late.id)
     expect(alarm).toMatchObject({ count: 12 })
+  })
+
+  test('that is behind keeps its windows from step to step, and the rules are not read again', async () => {
+    const channel = await newChannel()
+    const first = await newRule(plant, { ...hot(channel), condition: 'value < 0.0' })
+    const beganAt = Date.now() / 1000 - 600
+    // More than one step evaluates.
+    for (let message = 0; message < 6; message++) {
+      const records = Array.from({ length: 5_000 }, (_, at) => ({
+        n: `n${at % 5}`,
+        t: beganAt + (message * 5_000 + at) / 100,
+        v: at,
+      }))
+      await sendRecords(plant, device, channel, records)
+    }
+    await untilSeen(plant, first.id, 30_000)
+    const versionOf = async () => {
+      const { rows } = await sql<{
+        version: number
+      }>`SELECT d.version FROM rule_domains d JOIN rules r ON r.domain_key = d.domain_key
+        WHERE r.id = ${first.id}::uuid`.execute(plant.api.database.db)
+      return rows[0]?.version ?? 0
+    }
+    const { rows } = await sql<{ place: string }>`SELECT b.xid::text || '-' || m.batch_seq || '-' || m.message AS place
+      FROM records m JOIN ingest_batches b ON b.seq = m.batch_seq JOIN channels c ON c.key = m.channel_key
+      WHERE c.id = ${channel}::uuid ORDER BY b.xid, b.seq, m.message LIMIT 1`.execute(plant.api.database.db)
+    const before = await versionOf()
+    const late = await newRule(plant, { ...hot(channel), condition: 'count("1h") == 6000', from: rows[0]?.place })
+    // Of each of five names, one record is the last.
+    expect(await untilSeen(plant, late.id, 30_000)).toMatchObject({ seen: 30_000, matched: 5, raised: 5 })
+    await until(async () => (await versionOf()) >= before + 2, 'the rule joined the others')
+    expect(await versionOf()).toBe(before + 2)
   })
 
   test('is tried over what arrived, and begins exactly behind the trial', async () => {

@@ -22,6 +22,10 @@ export class Episodes {
     return this.#all.length === 0
   }
 
+  get size(): number {
+    return this.#all.length
+  }
+
   raise(seen: Seen): void {
     if (this.#open.has(keyOf(seen))) this.repeat(seen)
     else this.#begin(seen, { isNew: true, count: 1 })

@@ -40,7 +40,7 @@ describe('the samples of one step', () => {
     expect([second.left, second.dropped.size]).toEqual([undefined, 0])
   })
 
-  it('end before the evaluations of one message are too many, and each rule is told of the rest', async () => {
+  it('end before the evaluations of one message are too many, and name the rest for each rule', async () => {
     const messages = [messageOf(10_000, 0), messageOf(1, 1)]
     const { index, rules } = indexOf(60)
     const { meetings, left, dropped } = await meetingsOf(messages, index, CLIENTS)

@@ -74,6 +74,15 @@ export async function storeOwnPlace(tx: Transaction, ruleKey: number, place: Pla
   )
 }
 
+/** Where the rules of the domain stand that are behind and not paused, the furthest first. */
+export async function listBehind(tx: Transaction, domainKey: number): Promise<{ key: number; place: Place }[]> {
+  const { rows } = await sql<{ key: number } & Placed>`SELECT key, xid::text AS xid, seq, message FROM rules
+    WHERE domain_key = ${domainKey} AND is_behind AND status = 'enabled' AND paused_at IS NULL ORDER BY rules.xid, seq, message, key`.execute(
+    tx,
+  )
+  return rows.map(({ key, xid, seq, message }) => ({ key, place: { xid: BigInt(xid), seq, message } }))
+}
+
 /** Rules that are paused do not go on with the others of their domain: they read on from their place. */
 export async function pauseRule(
   tx: Transaction,

@@ -34,6 +34,7 @@ import {
   findTaskKeys,
   insertPublications,
   keepAlive,
+  listBehind,
   listChannels,
   listChannelsByKey,
   pauseRule,
@@ -50,7 +51,7 @@ import { clientsOf, meetingsOf, readMessages, reasonOfDropped } from './meetings
 import type { Meeting, Read } from './meetings.ts'
 import { depthOf, keyOf } from './samples.ts'
 import type { Sample, Series } from './samples.ts'
-import { MAX_MESSAGE_MS, Spending } from './spending.ts'
+import { Spending } from './spending.ts'
 import { judgeWindows } from './window-budget.ts'
 import { DomainWindows } from './windows.ts'
 import type { Loaded } from './windows.ts'
@@ -64,6 +65,10 @@ const UNSTORED_BATCHES = 200
 const LEASE_SECONDS = 4
 /** A step ends at the next message when its evaluations took as long: others wait for it. */
 const MAX_EVALUATED_MS = 250
+/** And when what it causes has as many characters. */
+const MAX_CAUSED_CHARS = 4 * 1024 * 1024
+/** An alarm, a publication and a start have about as many characters without texts. */
+const CHARS_OF_EFFECT = 500
 /** The longest time without a statement in the transaction of a step. */
 const KEEP_ALIVE_MS = 1_000
 /** Publications of a domain that may wait: rules that cause each other cause up to the eighth power of their number. */
@@ -99,6 +104,8 @@ type Domain = {
   served: readonly CompiledRule[]
   index: RuleIndex<CompiledRule>
   windows: DomainWindows | undefined
+  /** The windows of rules that are behind, by their keys. */
+  alone: Map<number, DomainWindows>
   channels: { mark: string; byKey: ReadonlyMap<number, ChannelRow> } | undefined
 }
 
@@ -124,20 +131,23 @@ export class RuleSteps {
   async step(domainKey: number): Promise<StepOutcome> {
     const { journal, node } = this.#deps
     try {
-      let moved: { windows: DomainWindows; place: Place } | undefined
+      let moved: { windows: DomainWindows; place: Place }[] = []
       let isRepeated = false
       const outcome = await journal.change('system', async (tx, record) => {
         // After a deadlock the transaction begins again: what was added to the windows was not committed.
         if (isRepeated) this.#domains.delete(domainKey)
         isRepeated = true
-        moved = undefined
+        moved = []
         const domain = await takeDomain(tx, domainKey, node)
         if (domain === undefined) return { ...NOTHING, isElsewhere: true }
         const known = await this.#know(tx, domain)
         const shared = { domain, known, record }
         const together = await this.#stepTogether(tx, shared)
-        if (known.windows !== undefined) moved = { windows: known.windows, place: together.place }
+        if (known.windows !== undefined) moved.push({ windows: known.windows, place: together.place })
         const alone = await this.#stepAlone(tx, { ...shared, domain: { ...domain, place: together.place } })
+        const windowsOfAlone = alone.moved === undefined ? undefined : known.alone.get(alone.moved.ruleKey)
+        if (alone.moved !== undefined && windowsOfAlone !== undefined)
+          moved.push({ windows: windowsOfAlone, place: alone.moved.place })
         return {
           isElsewhere: false,
           hasMore: together.hasMore || alone.hasMore,
@@ -145,7 +155,7 @@ export class RuleSteps {
           started: together.started || alone.started,
         }
       })
-      moved?.windows.moved(moved.place)
+      for (const { windows, place } of moved) windows.moved(place)
       return outcome
     } catch (error) {
       // What was added to the windows was not committed.
@@ -172,6 +182,7 @@ export class RuleSteps {
       served,
       index: new RuleIndex(served, ({ filter }) => filter),
       windows: DomainWindows.of(served),
+      alone: new Map(),
       channels: known?.channels,
     }
     this.#domains.set(domainKey, domain)
@@ -221,14 +232,18 @@ export class RuleSteps {
   }
 
   /** The rule that is furthest behind reads on by itself, up to the place of the others. */
-  async #stepAlone(tx: Transaction, shared: Shared): Promise<StepOutcome> {
+  async #stepAlone(
+    tx: Transaction,
+    shared: Shared,
+  ): Promise<StepOutcome & { moved?: { ruleKey: number; place: Place } }> {
     const { domain, known } = shared
-    const behind = known.rules.stored
-      .filter(({ isBehind, isPaused }) => isBehind && !isPaused)
-      .toSorted((left, right) => comparePlaces(left.place, right.place))
-    const [stored] = behind
-    const rule = stored === undefined ? undefined : known.rules.compiled.get(stored.key)
-    if (rule === undefined) return NOTHING
+    // Its place moves without a new version of the rules.
+    const isAny = known.rules.stored.some(({ isBehind, isPaused }) => isBehind && !isPaused)
+    const behind = isAny ? await listBehind(tx, domain.domainKey) : []
+    const [next] = behind
+    const compiled = next === undefined ? undefined : known.rules.compiled.get(next.key)
+    if (next === undefined || compiled === undefined) return NOTHING
+    const rule = { ...compiled, place: next.place }
     const index = new RuleIndex([rule], ({ filter }) => filter)
     const channels = await this.#channelsOf(tx, domain.domainKey, { ...known, channels: undefined }, [rule])
     const until = known.served.length === 0 ? undefined : domain.place
@@ -242,8 +257,7 @@ export class RuleSteps {
     const found = await this.#evaluate(tx, shared, {
       rules: [rule],
       index,
-      // Its windows are read again for each step: a rule is behind for a short time.
-      windows: DomainWindows.of([rule]),
+      windows: windowsAlone(known, rule),
       channels,
       read,
       before: rule.place,
@@ -259,8 +273,9 @@ export class RuleSteps {
         leaseSeconds: LEASE_SECONDS,
       })
     await storeOwnPlace(tx, rule.key, reached.place, !reached.isEnd)
-    await noteChange(tx, domain.domainKey)
-    return { ...found, hasMore: true }
+    // It goes on with the others.
+    if (reached.isEnd) await noteChange(tx, domain.domainKey)
+    return { ...found, hasMore: true, moved: { ruleKey: rule.key, place: reached.place } }
   }
 
   async #evaluate(
@@ -303,7 +318,7 @@ export class RuleSteps {
     const evaluation = new Evaluation((caused) => collected.take(caused))
     await giveStates(tx, evaluation, rules, { meetings, due })
     if (windows !== undefined) await this.#limitWindows(tx, { windows, loaded, meetings, paused })
-    const stoppedAt = (await this.#meetAll(tx, { evaluation, meetings, windows, paused })) ?? left
+    const stoppedAt = (await this.#meetAll(tx, { evaluation, collected, meetings, windows, paused })) ?? left
     // What is due is settled when no message before it is left.
     const isDue = new Set(stoppedAt === undefined ? due.map(({ ruleKey }) => ruleKey) : [])
     for (const entry of evaluation.states)
@@ -340,11 +355,13 @@ export class RuleSteps {
     tx: Transaction,
     {
       evaluation,
+      collected,
       meetings,
       windows,
       paused,
     }: {
       evaluation: Evaluation
+      collected: Collected
       meetings: readonly Meeting[]
       windows: DomainWindows | undefined
       paused: Map<number, Place>
@@ -357,7 +374,8 @@ export class RuleSteps {
     let message: LiveMessage | undefined
     for (const { sample, rules } of meetings) {
       if (sample.message !== message) {
-        if (message !== undefined && monotonicMs() - begunMs > MAX_EVALUATED_MS) return sample.message
+        const isFull = monotonicMs() - begunMs > MAX_EVALUATED_MS || collected.chars > MAX_CAUSED_CHARS
+        if (message !== undefined && isFull) return sample.message
         ;({ message } = sample)
         spending.begin()
       }
@@ -378,15 +396,14 @@ export class RuleSteps {
           await this.#pauseLooping(tx, rule, sample)
           continue
         }
+        const { chars } = collected
         const evaluatedMs = performance.now()
         evaluation.meet(rule, sample, windows?.readerOf(rule, sample))
-        const costliest = spending.add(rule, performance.now() - evaluatedMs)
+        const costliest = spending.add(rule, { ms: performance.now() - evaluatedMs, chars: collected.chars - chars })
         if (costliest === undefined) continue
         paused.set(costliest.rule.key, sample.place)
-        await pauseBehind(tx, costliest.rule, sample, {
-          kind: 'costly',
-          reason: reasonOfCost(sample, costliest.seconds),
-        })
+        const reason = `the rule ${costliest.took} for ${nameOf(sample)}, most of all rules that it meets, and did not finish it`
+        await pauseBehind(tx, costliest.rule, sample, { kind: 'costly', reason })
       }
     }
     return undefined
@@ -408,8 +425,10 @@ export class RuleSteps {
     },
   ): Promise<void> {
     const { isTooMuch, unused } = judgeWindows(windows, this.#allWindows(), monotonicMs())
-    for (const known of this.#domains.values())
+    for (const known of this.#domains.values()) {
       if (known.windows !== undefined && unused.includes(known.windows)) known.windows = DomainWindows.of(known.served)
+      for (const [key, one] of known.alone) if (unused.includes(one)) known.alone.delete(key)
+    }
     if (!isTooMuch && loaded?.isTooMuch !== true) return
     let first: { rule: CompiledRule; place: Place } | undefined
     for (const { sample, rules } of meetings)
@@ -421,7 +440,10 @@ export class RuleSteps {
   }
 
   *#allWindows(): Iterable<DomainWindows> {
-    for (const { windows } of this.#domains.values()) if (windows !== undefined) yield windows
+    for (const { windows, alone } of this.#domains.values()) {
+      if (windows !== undefined) yield windows
+      yield* alone.values()
+    }
   }
 
   /** Pauses rules whose user lacks a right, at the first message that they meet. Returns the places where they stop. */
@@ -471,6 +493,14 @@ export class RuleSteps {
   }
 }
 
+/** The windows of a rule that is behind, which were kept since its last step. */
+function windowsAlone(known: Domain, rule: CompiledRule): DomainWindows | undefined {
+  let windows = known.alone.get(rule.key)
+  if (windows?.standsAt(rule.place) !== true) windows = DomainWindows.of([rule])
+  if (windows !== undefined) known.alone.set(rule.key, windows)
+  return windows
+}
+
 const TOO_MANY_VALUES =
   'its windows are the longest of rules that keep more values than there is memory for: shorten them, or restrict its source'
 
@@ -482,9 +512,6 @@ const meetingsBefore = (meetings: readonly Meeting[], left: LiveMessage): readon
 
 const nameOf = ({ message }: Sample): string =>
   `the message of ${formatTime(new Date(message.receivedAtSeconds * 1000))}`
-
-const reasonOfCost = (sample: Sample, seconds: number): string =>
-  `the rule took ${seconds.toFixed(1)} s for ${nameOf(sample)}, most of all rules that it meets, and did not finish it: a message has ${MAX_MESSAGE_MS / 1000} s`
 
 /** The message is behind the rule: it would pause it again. */
 async function pauseBehind(
@@ -556,6 +583,7 @@ class Collected {
   readonly #domain: StepDomain
   readonly #channels: ReadonlyMap<number, ChannelRow>
   readonly #rules: ReadonlyMap<number, CompiledRule>
+  #chars = 0
 
   constructor(
     {
@@ -579,17 +607,26 @@ class Collected {
     }
   }
 
+  /** About how much there is to store. */
+  get chars(): number {
+    return this.#chars
+  }
+
   take(caused: Caused): void {
     const variables = variablesOf(caused, this.#known)
     const { rule, effect } = caused
     for (const [place, action] of rule.actions.entries()) {
       if (action.type === 'alarm') this.#alarm(caused, variables)
       else if (!action.on.has(effect.kind)) continue
-      else if (action.type === 'publish')
-        this.#publications.push(
-          publicationOf(caused, action, { domainKey: this.#domain.domainKey, place, variables, known: this.#known }),
-        )
-      else this.#starts.push({ rule, taskId: action.taskId, message: startOf(caused, place, this.#known) })
+      else if (action.type === 'publish') {
+        const of = { domainKey: this.#domain.domainKey, place, variables, known: this.#known }
+        const publication = publicationOf(caused, action, of)
+        this.#publications.push(publication)
+        this.#chars += CHARS_OF_EFFECT + publication.payload.length
+      } else {
+        this.#starts.push({ rule, taskId: action.taskId, message: startOf(caused, place, this.#known) })
+        this.#chars += CHARS_OF_EFFECT
+      }
     }
   }
 
@@ -613,9 +650,11 @@ class Collected {
       cause: effect.cause,
       atSeconds: effect.atMs / 1000,
     }
+    const { size } = this.#episodes
     if (effect.kind === 'raise') this.#episodes.raise(seen)
     else if (effect.kind === 'repeat') this.#episodes.repeat(seen)
     else this.#episodes.clear(seen)
+    if (this.#episodes.size > size) this.#chars += CHARS_OF_EFFECT + seen.text.length
   }
 
   async store(
