@@ -181,6 +181,11 @@ export async function forgetPending(tx: Transaction, key: number): Promise<void>
   await sql`DELETE FROM rule_states WHERE ${isPending}`.execute(tx)
 }
 
+/** What waits for time is looked at again: the time may be another one. */
+export async function revisitWaits(tx: Transaction, key: number): Promise<void> {
+  await sql`UPDATE rule_states SET due_at = now() WHERE rule_key = ${key} AND due_at IS NOT NULL`.execute(tx)
+}
+
 /** Neither `for` nor `clear_for` goes on: it is not known what the messages were that the rule did not read. */
 export async function forgetWaits(tx: Transaction, key: number): Promise<void> {
   await forgetPending(tx, key)

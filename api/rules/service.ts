@@ -37,6 +37,7 @@ import {
   noteChange,
   renameInAlarms,
   resumeRule,
+  revisitWaits,
   updateRule,
 } from './repository.ts'
 import type { RuleFields, RuleRecord, StoredRule } from './repository.ts'
@@ -132,6 +133,7 @@ export class Rules implements RulesService {
       compileDefinition(fields.definition)
       await updateRule(tx, rule.key, { ...fields, userKey: caller.key, updatedBy: caller.id })
       if (!isDeepStrictEqual(fields.definition.source, rule.definition.source)) await forgetPending(tx, rule.key)
+      await revisitWaits(tx, rule.key)
       if (fields.name !== rule.name) await renameInAlarms(tx, rule.id, fields.name)
       record(entryOf('update', { ...rule, name: fields.name }))
     })

@@ -364,6 +364,25 @@ describe('a rule', () => {
     expect(await untilSeen(plant, rule.id, 2)).toMatchObject({ seen: 2, raised: 0 })
   })
 
+  test('waits for the time that it was changed to', async () => {
+    const channel = await newChannel()
+    const [shorter, longer] = [
+      await newRule(plant, hot(channel, { for: '1h' })),
+      await newRule(plant, hot(channel, { for: '2s' })),
+    ]
+    await sendValue(plant, device, channel, 31)
+    for (const { id } of [shorter, longer]) await untilSeen(plant, id, 1)
+    expectStatus(200, await plant.owner.call('PATCH', url(`rules/${longer.id}`), { for: '1h' }))
+    expectStatus(200, await plant.owner.call('PATCH', url(`rules/${shorter.id}`), { for: '2s' }))
+    await until(async () => (await showRule(plant, shorter.id)).raised === 1, 'the alarm was raised')
+    expect(await showRule(plant, longer.id)).toMatchObject({ raised: 0 })
+    const { rows } = await sql<{
+      isLate: boolean
+    }>`SELECT s.due_at > now() + interval '30 minutes' AS "isLate" FROM rule_states s
+      JOIN rules r ON r.key = s.rule_key WHERE r.id = ${longer.id}::uuid`.execute(plant.api.database.db)
+    expect(rows).toEqual([{ isLate: true }])
+  })
+
   test('clears after `clear_for` the alarm of a channel that it does not read any more', async () => {
     const [kept, left] = [await newChannel(), await newChannel()]
     const source = { type: 'messages', channels: [kept, left] }

@@ -117,6 +117,8 @@ export class Evaluation {
     const advanced = advanceTime(entry.rule.timing, entry.state, nowMs)
     for (const effect of advanced.effects) this.#tell(entry, effect, undefined, undefined)
     this.#store(entry, advanced)
+    // What is not due yet waits for another time than it did, since its rule was changed.
+    if (entry.isStored && dueOf(entry) !== null) entry.isChanged = true
   }
 
   /** Ends a wait without an effect. */
