@@ -43,7 +43,7 @@ export const API_DOCUMENT: DocumentTexts = {
     certificates: 'Certificates of clients, their certificate authority and the revocation list',
     channels: 'Named streams of messages; connected clients publish and subscribe',
     clients: 'Devices and applications, each with its own secret',
-    commands: 'What clients are told to do, one or many, and their answers',
+    commands: 'What one client or many are to do, and their answers',
     connections: 'Permissions of clients to publish to and subscribe on channels',
     consumers: 'Positions in the messages of channels, with acknowledgements, for programs that must not miss any',
     dashboards: 'Dashboards and preferences that a program with a screen keeps for its user',
