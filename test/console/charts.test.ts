@@ -97,8 +97,8 @@ describe.skipIf(hasNoBrowser)('charts and boards (needs Chromium)', () => {
     await visitor.go(channelPath('?range=1d'))
     await plot('Cel').waitFor()
     await legend('Cel').getByText('thermometer 20 temperature').waitFor()
-    // Of every page: the session, the domains, and the invitations of the badge.
-    const frame = ['/session/token', '/domains', `/domains/${domain}`, '/invitations']
+    // Of every page: the session, the domains, and the invitations and open alarms of the badges.
+    const frame = ['/session/token', '/domains', `/domains/${domain}`, '/invitations', `/${domain}/alarms`]
     const paths = new Map([...urls].map(([id, url]) => [id, new URL(url).pathname]))
     const beyond = [...paths].filter(([, path]) => !path.startsWith('/console') && !frame.includes(path))
     const asked = beyond.map(([, path]) => path.replace(domain, 'D').replace(channel, 'C').toString())
