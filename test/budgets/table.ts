@@ -76,6 +76,8 @@ export function writeBudgets(measured: ReadonlyMap<OperationName, readonly Sampl
 }
 
 const isAtOnce = (name: OperationName) => name.endsWith('at once')
+/** How many looks at the queue see a batch depends on when they come. */
+const isOfGroups = (name: OperationName) => isAtOnce(name) || name.startsWith('a batch')
 
 /**
  * The count of an operation alone: at least two samples have it, and at most one has less, because the work of intervals is in some of
@@ -93,7 +95,7 @@ export function complaint(
   budget: number,
   samples: readonly Sample[],
 ): string | undefined {
-  const { share = 0, count = 0 } = (isAtOnce(name) ? TOLERANCES_AT_ONCE : TOLERANCES)[measure] ?? {}
+  const { share = 0, count = 0 } = (isOfGroups(name) ? TOLERANCES_AT_ONCE : TOLERANCES)[measure] ?? {}
   const measured = countOf(name, measure, samples)
   if (Math.abs(measured - budget) <= Math.max(budget * share, count)) return undefined
   const said = `${measure} of \`${name}\`: budget ${budget}, measured ${measured}`
