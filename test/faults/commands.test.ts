@@ -7,7 +7,8 @@ import mqtt from 'mqtt'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { freePorts } from '../harness/ports.ts'
 import { until } from '../harness/until.ts'
-import { commandOf, createInstallation, familyOf, startWhole } from '../harness/whole.ts'
+import { strike } from '../harness/strikes.ts'
+import { createInstallation, startWhole } from '../harness/whole.ts'
 import type { Installation, Whole } from '../harness/whole.ts'
 
 const KILLS = Number(process.env['SKEIN_TEST_KILLS'] ?? 4)
@@ -178,25 +179,6 @@ function startMqttDevice({ domainId }: Setup, { id, secret }: Device, work: Work
   return { faults: [] as string[], stop: () => client.endAsync(true) }
 }
 
-/** Kills PostgreSQL, or every process, which is started again. */
-async function strike(whole: Whole, turn: number): Promise<Whole> {
-  const members = familyOf(whole.pid)
-  const meant =
-    turn % 2 === 0
-      ? members.toReversed()
-      : members.filter((pid) => commandOf(pid).includes(`-D ${installation.dataDir}`))
-  for (const pid of meant) {
-    try {
-      process.kill(pid, 'SIGKILL')
-    } catch {
-      // It has ended already.
-    }
-  }
-  if (turn % 2 !== 0) return whole
-  await whole.ended
-  return await startWhole(installation)
-}
-
 /** All commands of a device. */
 async function listOf(whole: Whole, { domainId, token }: Setup, { id }: Device): Promise<Command[]> {
   const commands: Command[] = []
@@ -238,7 +220,7 @@ test('each command is kept and ends once', { timeout: DEADLINE_MS + KILLS * 20_0
       () => `commands between two kills: ${users.given.size} given, ${work.answers.size} answered`,
       DEADLINE_MS,
     )
-    whole = await strike(whole, turn)
+    whole = await strike(installation, whole, turn)
   }
   await users.stop()
   const all = async () => (await Promise.all(setup.devices.map((device) => listOf(whole, setup, device)))).flat()

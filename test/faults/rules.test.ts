@@ -4,7 +4,8 @@
  */
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { until } from '../harness/until.ts'
-import { commandOf, createInstallation, familyOf, startWhole } from '../harness/whole.ts'
+import { strike } from '../harness/strikes.ts'
+import { createInstallation, startWhole } from '../harness/whole.ts'
 import type { Installation, Whole } from '../harness/whole.ts'
 
 const KILLS = Number(process.env['SKEIN_TEST_KILLS'] ?? 4)
@@ -110,25 +111,6 @@ function publish(whole: () => Whole, { domainId, channelId, clients }: Setup) {
   }
 }
 
-/** Kills PostgreSQL, or every process, which is started again. */
-async function strike(whole: Whole, turn: number): Promise<Whole> {
-  const members = familyOf(whole.pid)
-  const meant =
-    turn % 2 === 0
-      ? members.toReversed()
-      : members.filter((pid) => commandOf(pid).includes(`-D ${installation.dataDir}`))
-  for (const pid of meant) {
-    try {
-      process.kill(pid, 'SIGKILL')
-    } catch {
-      // It has ended already.
-    }
-  }
-  if (turn % 2 !== 0) return whole
-  await whole.ended
-  return await startWhole(installation)
-}
-
 type Rule = { seen: number; raised: number; acted: number; unmatchable: number; last_error?: unknown }
 
 test(
@@ -155,7 +137,7 @@ test(
         () => `messages between two kills: ${published.sent.length} sent`,
         DEADLINE_MS,
       )
-      whole = await strike(whole, turn)
+      whole = await strike(installation, whole, turn)
     }
     await published.stop()
     const all = published.sent

@@ -2,55 +2,21 @@
  * kill -9 between the answer to a user and the delivery to a device: what was desired is received after the restart, in its newest form,
  * and what a device reported and had acknowledged is stored. The device is mqtt.js, which connects again by itself.
  */
-import { randomBytes } from 'node:crypto'
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import mqtt from 'mqtt'
 import { expect, test } from 'vitest'
-import { superviseEmbeddedPostgres } from '#postgres/embedded/index.ts'
 import { until } from '../harness/until.ts'
-import { freePorts } from '../harness/ports.ts'
-import { createInstallation, launch } from '../harness/whole.ts'
-import type { Installation, Whole } from '../harness/whole.ts'
+import { DEADLINE_MS, prepare, startApi } from './kill-support.ts'
 
 const KILLS = 3
-const DEADLINE_MS = 60_000
 
 type Received = { version: number; delta: Record<string, unknown> }
-
-async function startApi(installation: Installation): Promise<Whole> {
-  const api = launch(installation, 'programs/api.ts')
-  const isHealthy = async () =>
-    (await fetch(`${installation.base}/health`, { signal: AbortSignal.timeout(2000) }).catch(() => undefined))?.ok
-  await until(async () => (await isHealthy()) === true, 'the platform answers', DEADLINE_MS)
-  return api
-}
 
 test(
   'kill -9 loses no desired state that was acknowledged, and no acknowledged report',
   { timeout: 400_000 },
   async () => {
-    const [port] = (await freePorts(1)) as [number]
-    const folder = mkdtempSync(join(tmpdir(), 'skein-kill-'))
-    chmodSync(folder, 0o755)
     await using stack = new AsyncDisposableStack()
-    stack.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }))
-    const postgres = await superviseEmbeddedPostgres({
-      dataDir: join(folder, 'postgres'),
-      log: () => undefined,
-      onGiveUp: (error) => process.stdout.write(`${error.message}\n`),
-    })
-    stack.defer(() => postgres.stop())
-    const { host, port: databasePort, user, password, database } = postgres.connection
-    const address = `postgres://${user}:${password}@localhost:${databasePort}/${database}?host=${encodeURIComponent(host)}`
-    const installation = stack.use(
-      await createInstallation({
-        SKEIN_MQTT_PORT: String(port),
-        SKEIN_DATABASE_URL: address,
-        SKEIN_SECRET_KEY: randomBytes(32).toString('base64'),
-      }),
-    )
+    const { installation, port } = await prepare(stack)
     let whole = await startApi(installation)
     stack.defer(async () => await whole[Symbol.asyncDispose]())
     const login = await whole.call('POST', '/users/tokens/issue', {

@@ -3,33 +3,18 @@
  * came with QoS 2 is stored once and delivered once, whatever the moment at which the process died. PostgreSQL is left alone
  * here; the loss test of test/faults kills it too.
  */
-import { randomBytes } from 'node:crypto'
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import mqtt from 'mqtt'
 import type { MqttClient } from 'mqtt'
 import { expect, test } from 'vitest'
-import { superviseEmbeddedPostgres } from '#postgres/embedded/index.ts'
 import { until } from '../harness/until.ts'
-import { freePorts } from '../harness/ports.ts'
-import { createInstallation, launch } from '../harness/whole.ts'
-import type { Installation, Whole } from '../harness/whole.ts'
+import { DEADLINE_MS, prepare, startApi } from './kill-support.ts'
+import type { Whole } from '../harness/whole.ts'
 
 const KILLS = 2
 /** Messages that must be acknowledged between two kills. */
 const BETWEEN = 60
-const DEADLINE_MS = 60_000
 
 type Answered = { qos: 1 | 2; value: number }
-
-async function startApi(installation: Installation): Promise<Whole> {
-  const api = launch(installation, 'programs/api.ts')
-  const isHealthy = async () =>
-    (await fetch(`${installation.base}/health`, { signal: AbortSignal.timeout(2000) }).catch(() => undefined))?.ok
-  await until(async () => (await isHealthy()) === true, 'the platform answers', DEADLINE_MS)
-  return api
-}
 
 async function setUp(whole: Whole) {
   const login = await whole.call('POST', '/users/tokens/issue', {
@@ -56,26 +41,8 @@ test(
   'kill -9 of the process loses no acknowledged message, and QoS 2 is stored once',
   { timeout: 400_000 },
   async () => {
-    const [port] = (await freePorts(1)) as [number]
-    const folder = mkdtempSync(join(tmpdir(), 'skein-kill-'))
-    chmodSync(folder, 0o755)
     await using stack = new AsyncDisposableStack()
-    stack.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }))
-    const postgres = await superviseEmbeddedPostgres({
-      dataDir: join(folder, 'postgres'),
-      log: () => undefined,
-      onGiveUp: (error) => process.stdout.write(`${error.message}\n`),
-    })
-    stack.defer(() => postgres.stop())
-    const { host, port: databasePort, user, password, database } = postgres.connection
-    const address = `postgres://${user}:${password}@localhost:${databasePort}/${database}?host=${encodeURIComponent(host)}`
-    const installation = stack.use(
-      await createInstallation({
-        SKEIN_MQTT_PORT: String(port),
-        SKEIN_DATABASE_URL: address,
-        SKEIN_SECRET_KEY: randomBytes(32).toString('base64'),
-      }),
-    )
+    const { installation, port } = await prepare(stack)
     let whole = await startApi(installation)
     stack.defer(async () => await whole[Symbol.asyncDispose]())
     const { topic, sender, receiver } = await setUp(whole)
