@@ -11,28 +11,20 @@ import { BoundedCache } from '#core/bounded-cache.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { formatTime, monotonicMs } from '#core/time.ts'
 import { createTurns, inTurns } from '#core/turns.ts'
-import { queueMessages } from '#queues/index.ts'
-import type { NewMessage } from '#queues/index.ts'
-import { Episodes } from '../alarms/raising.ts'
 import { compileRule } from '../compile.ts'
 import type { CompiledRule } from '../compile.ts'
 import { RuleIndex } from '../engine/index.ts'
-import type { RuleClient } from '../engine/index.ts'
 import { listEnabled, noteChange } from '../repository.ts'
 import type { StoredRule } from '../repository.ts'
 import { lackOf } from '../rights.ts'
 import type { RightsDeps } from '../rights.ts'
-import { MAX_DEPTH, publicationOf, publishes, startOf, textOf, valueOf, variablesOf } from './effects.ts'
-import type { Known } from './effects.ts'
+import { Collected } from './collected.ts'
+import { MAX_DEPTH, publishes } from './effects.ts'
 import { Evaluation, dueOf, isIdle } from './evaluation.ts'
-import type { Caused } from './evaluation.ts'
 import {
   addCounts,
   channelMark,
-  countPublications,
   countErrors,
-  findTaskKeys,
-  insertPublications,
   keepAlive,
   listBehind,
   listChannels,
@@ -46,7 +38,7 @@ import {
   takeDomain,
   writeStates,
 } from './repository.ts'
-import type { ChannelRow, NewPublication, StateRow, StepDomain } from './repository.ts'
+import type { ChannelRow, StateRow, StepDomain } from './repository.ts'
 import { clientsOf, meetingsOf, readMessages, reasonOfDropped } from './meetings.ts'
 import type { Meeting, Read } from './meetings.ts'
 import { depthOf, keyOf } from './samples.ts'
@@ -67,12 +59,8 @@ const LEASE_SECONDS = 4
 const MAX_EVALUATED_MS = 250
 /** And when what it causes has as many characters. */
 const MAX_CAUSED_CHARS = 4 * 1024 * 1024
-/** An alarm, a publication and a start have about as many characters without texts. */
-const CHARS_OF_EFFECT = 500
 /** The longest time without a statement in the transaction of a step. */
 const KEEP_ALIVE_MS = 1_000
-/** Publications of a domain that may wait: rules that cause each other cause up to the eighth power of their number. */
-const MAX_PUBLICATIONS = 10_000
 /** Domains whose rules a process has compiled. */
 const MAX_DOMAINS = 10_000
 
@@ -308,8 +296,8 @@ export class RuleSteps {
     const loaded = await windows?.load(tx, met.meetings, given.before ?? domain.place)
     const left = loaded?.left ?? met.left
     const meetings = loaded?.left === undefined ? met.meetings : meetingsBefore(met.meetings, loaded.left)
-    const paused = await this.#pauseLacking(tx, domain, meetings)
-    await this.#pauseLackingDue(tx, domain, { due, rules, paused, place: given.before ?? domain.place })
+    const place = given.before ?? domain.place
+    const paused = await this.#pauseLacking(tx, domain, { meetings, due, rules, place })
     const channels = await withChannelsOf(tx, due, given.channels)
     const collected = new Collected(
       { domain, channels, client: clients.byId },
@@ -339,6 +327,7 @@ export class RuleSteps {
     await addCounts(tx, evaluation.counts)
     if (paused.size > 0) await noteChange(tx, domain.domainKey)
     return {
+      ...NOTHING,
       ...outcome,
       hasMore: due.length === MAX_DUE || paused.size > 0,
       hasChanged: true,
@@ -446,45 +435,33 @@ export class RuleSteps {
     }
   }
 
-  /** Pauses rules whose user lacks a right, at the first message that they meet. Returns the places where they stop. */
+  /**
+   * Pauses rules whose user lacks a right: at the first message that they meet, or at the place of the step where time alone would let them act.
+   * Returns the places where they stop.
+   */
   async #pauseLacking(
     tx: Transaction,
     { domainId }: StepDomain,
-    meetings: readonly Meeting[],
-  ): Promise<Map<number, Place>> {
-    const paused = new Map<number, Place>()
-    const looked = new Set<number>()
-    for (const { sample, rules } of meetings)
-      for (const rule of rules) {
-        if (looked.has(rule.key)) continue
-        looked.add(rule.key)
-        const reason = await lackOf(tx, this.#deps, rule.userKey, domainId, rule)
-        if (reason === undefined) continue
-        paused.set(rule.key, sample.place)
-        await pauseRule(tx, rule.key, { place: sample.place, kind: 'right', reason })
-      }
-    return paused
-  }
-
-  /** Pauses rules whose user lacks a right too when time alone would let them act: they have met no message since. */
-  async #pauseLackingDue(
-    tx: Transaction,
-    { domainId }: StepDomain,
     {
+      meetings,
       due,
       rules,
-      paused,
-      place,
-    }: { due: readonly StateRow[]; rules: readonly CompiledRule[]; paused: Map<number, Place>; place: Place },
-  ): Promise<void> {
+      place: begin,
+    }: { meetings: readonly Meeting[]; due: readonly StateRow[]; rules: readonly CompiledRule[]; place: Place },
+  ): Promise<Map<number, Place>> {
+    const acting = new Map<CompiledRule, Place>()
+    for (const { sample, rules: met } of meetings)
+      for (const rule of met) if (!acting.has(rule)) acting.set(rule, sample.place)
     const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
-    for (const rule of rules) {
-      if (!isDue.has(rule.key) || paused.has(rule.key)) continue
+    for (const rule of rules) if (isDue.has(rule.key) && !acting.has(rule)) acting.set(rule, begin)
+    const paused = new Map<number, Place>()
+    for (const [rule, place] of acting) {
       const reason = await lackOf(tx, this.#deps, rule.userKey, domainId, rule)
       if (reason === undefined) continue
       paused.set(rule.key, place)
       await pauseRule(tx, rule.key, { place, kind: 'right', reason })
     }
+    return paused
   }
 
   async #pauseLooping(tx: Transaction, rule: CompiledRule, sample: Sample): Promise<void> {
@@ -570,141 +547,4 @@ async function storeStates(tx: Transaction, evaluation: Evaluation): Promise<voi
       dueMs: dueOf(entry),
     })),
   )
-}
-
-const FULL = `${MAX_PUBLICATIONS} messages of rules of the domain wait for their publication: a message was not published`
-
-/** What a step causes, until it is stored. */
-class Collected {
-  readonly #episodes = new Episodes()
-  readonly #publications: NewPublication[] = []
-  readonly #starts: { rule: CompiledRule; taskId: string; message: NewMessage }[] = []
-  readonly #known: Known
-  readonly #domain: StepDomain
-  readonly #channels: ReadonlyMap<number, ChannelRow>
-  readonly #rules: ReadonlyMap<number, CompiledRule>
-  #chars = 0
-
-  constructor(
-    {
-      domain,
-      channels,
-      client,
-    }: {
-      domain: StepDomain
-      channels: ReadonlyMap<number, ChannelRow>
-      client: (id: string) => RuleClient | undefined
-    },
-    rules: ReadonlyMap<number, CompiledRule>,
-  ) {
-    this.#domain = domain
-    this.#channels = channels
-    this.#rules = rules
-    this.#known = {
-      channelId: (key) => channels.get(key)?.id ?? '',
-      channelName: (key) => channels.get(key)?.name ?? '',
-      client,
-    }
-  }
-
-  /** About how much there is to store. */
-  get chars(): number {
-    return this.#chars
-  }
-
-  take(caused: Caused): void {
-    const variables = variablesOf(caused, this.#known)
-    const { rule, effect } = caused
-    for (const [place, action] of rule.actions.entries()) {
-      if (action.type === 'alarm') this.#alarm(caused, variables)
-      else if (!action.on.has(effect.kind)) continue
-      else if (action.type === 'publish') {
-        const of = { domainKey: this.#domain.domainKey, place, variables, known: this.#known }
-        const publication = publicationOf(caused, action, of)
-        this.#publications.push(publication)
-        this.#chars += CHARS_OF_EFFECT + publication.payload.length
-      } else {
-        this.#starts.push({ rule, taskId: action.taskId, message: startOf(caused, place, this.#known) })
-        this.#chars += CHARS_OF_EFFECT
-      }
-    }
-  }
-
-  #alarm(caused: Caused, variables: ReturnType<typeof variablesOf>): void {
-    const { rule, series, effect } = caused
-    const channel = this.#channels.get(series.channelKey)
-    const seen = {
-      ruleId: rule.id,
-      ruleName: rule.name,
-      clientId: series.publisherId === '' ? null : series.publisherId,
-      clientName: variables.client.name,
-      channelId: channel?.id ?? null,
-      channelName: channel?.name ?? '',
-      subtopic: series.subtopic,
-      name: series.name,
-      unit: variables.unit ?? '',
-      severity: rule.severity,
-      value: valueOf(variables),
-      text: effect.kind === 'clear' ? '' : textOf(caused, variables),
-      condition: rule.condition.source,
-      cause: effect.cause,
-      atSeconds: effect.atMs / 1000,
-    }
-    const { size } = this.#episodes
-    if (effect.kind === 'raise') this.#episodes.raise(seen)
-    else if (effect.kind === 'repeat') this.#episodes.repeat(seen)
-    else this.#episodes.clear(seen)
-    if (this.#episodes.size > size) this.#chars += CHARS_OF_EFFECT + seen.text.length
-  }
-
-  async store(
-    tx: Transaction,
-    record: Recorder,
-    { evaluation, maxOpen }: { evaluation: Evaluation; maxOpen: number | undefined },
-  ): Promise<StepOutcome> {
-    const { domainKey } = this.#domain
-    const refused = this.#episodes.isEmpty
-      ? new Set<string>()
-      : await this.#episodes.store(tx, record, { domainKey, maxOpen })
-    const { fitting, excess } = await this.#fit(tx)
-    await insertPublications(tx, fitting)
-    for (const { ruleKey } of fitting) this.#countActed(evaluation, ruleKey)
-    const tasks = await findTaskKeys(tx, domainKey, [...new Set(this.#starts.map(({ taskId }) => taskId))])
-    const errors = [...refused].map((ruleId) => ({
-      ruleId,
-      reason: `the domain has as many open alarms as it may (${maxOpen}): an alarm was not raised`,
-      count: 1,
-    }))
-    for (const [ruleId, some] of Map.groupBy(excess, (row) => row.ruleId))
-      errors.push({ ruleId, reason: FULL, count: some.length })
-    for (const [taskId, starts] of Map.groupBy(this.#starts, (start) => start.taskId)) {
-      const taskKey = tasks.get(taskId)
-      if (taskKey === undefined)
-        for (const [rule, of] of Map.groupBy(starts, (start) => start.rule))
-          errors.push({ ruleId: rule.id, reason: `the task ${taskId} was deleted`, count: of.length })
-      else {
-        await queueMessages(
-          tx,
-          taskKey,
-          starts.map(({ message }) => message),
-        )
-        for (const { rule } of starts) this.#countActed(evaluation, rule.key)
-      }
-    }
-    await countErrors(tx, errors)
-    return { ...NOTHING, published: fitting.length > 0, started: this.#starts.length > 0 }
-  }
-
-  /** What there is room for among the publications of the domain that wait. */
-  async #fit(tx: Transaction): Promise<{ fitting: NewPublication[]; excess: NewPublication[] }> {
-    const all = this.#publications
-    if (all.length === 0) return { fitting: [], excess: [] }
-    const room = MAX_PUBLICATIONS - (await countPublications(tx, this.#domain.domainKey, MAX_PUBLICATIONS))
-    return { fitting: all.slice(0, room), excess: all.slice(room) }
-  }
-
-  #countActed(evaluation: Evaluation, ruleKey: number): void {
-    const rule = this.#rules.get(ruleKey)
-    if (rule !== undefined) evaluation.countsOf(rule).acted++
-  }
 }

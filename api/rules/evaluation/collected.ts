@@ -1,0 +1,154 @@
+/** What a step causes, until it is stored: alarms, publications and starts of tasks. */
+import type { Recorder } from '#api/identity/index.ts'
+import type { Transaction } from '#core/database/index.ts'
+import { queueMessages } from '#queues/index.ts'
+import type { NewMessage } from '#queues/index.ts'
+import { Episodes } from '../alarms/raising.ts'
+import type { CompiledRule } from '../compile.ts'
+import type { RuleClient } from '../engine/index.ts'
+import { publicationOf, startOf, textOf, valueOf, variablesOf } from './effects.ts'
+import type { Known } from './effects.ts'
+import type { Caused, Evaluation } from './evaluation.ts'
+import { countErrors, countPublications, findTaskKeys, insertPublications } from './repository.ts'
+import type { ChannelRow, NewPublication, StepDomain } from './repository.ts'
+
+/** An alarm, a publication and a start have about as many characters without texts. */
+const CHARS_OF_EFFECT = 500
+/** Publications of a domain that may wait: rules that cause each other cause up to the eighth power of their number. */
+const MAX_PUBLICATIONS = 10_000
+
+const FULL = `${MAX_PUBLICATIONS} messages of rules of the domain wait for their publication: a message was not published`
+
+export class Collected {
+  readonly #episodes = new Episodes()
+  readonly #publications: NewPublication[] = []
+  readonly #starts: { rule: CompiledRule; taskId: string; message: NewMessage }[] = []
+  readonly #known: Known
+  readonly #domain: StepDomain
+  readonly #channels: ReadonlyMap<number, ChannelRow>
+  readonly #rules: ReadonlyMap<number, CompiledRule>
+  #chars = 0
+
+  constructor(
+    {
+      domain,
+      channels,
+      client,
+    }: {
+      domain: StepDomain
+      channels: ReadonlyMap<number, ChannelRow>
+      client: (id: string) => RuleClient | undefined
+    },
+    rules: ReadonlyMap<number, CompiledRule>,
+  ) {
+    this.#domain = domain
+    this.#channels = channels
+    this.#rules = rules
+    this.#known = {
+      channelId: (key) => channels.get(key)?.id ?? '',
+      channelName: (key) => channels.get(key)?.name ?? '',
+      client,
+    }
+  }
+
+  /** About how much there is to store. */
+  get chars(): number {
+    return this.#chars
+  }
+
+  take(caused: Caused): void {
+    const variables = variablesOf(caused, this.#known)
+    const { rule, effect } = caused
+    for (const [place, action] of rule.actions.entries()) {
+      if (action.type === 'alarm') this.#alarm(caused, variables)
+      else if (!action.on.has(effect.kind)) continue
+      else if (action.type === 'publish') {
+        const of = { domainKey: this.#domain.domainKey, place, variables, known: this.#known }
+        const publication = publicationOf(caused, action, of)
+        this.#publications.push(publication)
+        this.#chars += CHARS_OF_EFFECT + publication.payload.length
+      } else {
+        this.#starts.push({ rule, taskId: action.taskId, message: startOf(caused, place, this.#known) })
+        this.#chars += CHARS_OF_EFFECT
+      }
+    }
+  }
+
+  #alarm(caused: Caused, variables: ReturnType<typeof variablesOf>): void {
+    const { rule, series, effect } = caused
+    const channel = this.#channels.get(series.channelKey)
+    const seen = {
+      ruleId: rule.id,
+      ruleName: rule.name,
+      clientId: series.publisherId === '' ? null : series.publisherId,
+      clientName: variables.client.name,
+      channelId: channel?.id ?? null,
+      channelName: channel?.name ?? '',
+      subtopic: series.subtopic,
+      name: series.name,
+      unit: variables.unit ?? '',
+      severity: rule.severity,
+      value: valueOf(variables),
+      text: effect.kind === 'clear' ? '' : textOf(caused, variables),
+      condition: rule.condition.source,
+      cause: effect.cause,
+      atSeconds: effect.atMs / 1000,
+    }
+    const { size } = this.#episodes
+    if (effect.kind === 'raise') this.#episodes.raise(seen)
+    else if (effect.kind === 'repeat') this.#episodes.repeat(seen)
+    else this.#episodes.clear(seen)
+    if (this.#episodes.size > size) this.#chars += CHARS_OF_EFFECT + seen.text.length
+  }
+
+  async store(
+    tx: Transaction,
+    record: Recorder,
+    { evaluation, maxOpen }: { evaluation: Evaluation; maxOpen: number | undefined },
+  ): Promise<{ published: boolean; started: boolean }> {
+    const { domainKey } = this.#domain
+    const refused = this.#episodes.isEmpty
+      ? new Set<string>()
+      : await this.#episodes.store(tx, record, { domainKey, maxOpen })
+    const { fitting, excess } = await this.#fit(tx)
+    await insertPublications(tx, fitting)
+    for (const { ruleKey } of fitting) this.#countActed(evaluation, ruleKey)
+    const tasks = await findTaskKeys(tx, domainKey, [...new Set(this.#starts.map(({ taskId }) => taskId))])
+    const errors = [...refused].map((ruleId) => ({
+      ruleId,
+      reason: `the domain has as many open alarms as it may (${maxOpen}): an alarm was not raised`,
+      count: 1,
+    }))
+    for (const [ruleId, some] of Map.groupBy(excess, (row) => row.ruleId))
+      errors.push({ ruleId, reason: FULL, count: some.length })
+    for (const [taskId, starts] of Map.groupBy(this.#starts, (start) => start.taskId)) {
+      const taskKey = tasks.get(taskId)
+      if (taskKey === undefined)
+        for (const [rule, of] of Map.groupBy(starts, (start) => start.rule))
+          errors.push({ ruleId: rule.id, reason: `the task ${taskId} was deleted`, count: of.length })
+      else {
+        await queueMessages(
+          tx,
+          taskKey,
+          starts.map(({ message }) => message),
+        )
+        for (const { rule } of starts) this.#countActed(evaluation, rule.key)
+      }
+    }
+    await countErrors(tx, errors)
+    return { published: fitting.length > 0, started: this.#starts.length > 0 }
+  }
+
+  /** What there is room for among the publications of the domain that wait. */
+  async #fit(tx: Transaction): Promise<{ fitting: NewPublication[]; excess: NewPublication[] }> {
+    const all = this.#publications
+    if (all.length === 0) return { fitting: [], excess: [] }
+    const room = MAX_PUBLICATIONS - (await countPublications(tx, this.#domain.domainKey, MAX_PUBLICATIONS))
+    return { fitting: all.slice(0, room), excess: all.slice(room) }
+  }
+
+  #countActed(evaluation: Evaluation, ruleKey: number): void {
+    const rule = this.#rules.get(ruleKey)
+    if (rule !== undefined) evaluation.countsOf(rule).acted++
+  }
+}
