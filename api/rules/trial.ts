@@ -12,7 +12,7 @@ import { refusedField } from '#core/errors/index.ts'
 import { LOG_START } from '#core/changelog/index.ts'
 import { newId } from '#core/ids.ts'
 import { Slots } from '#core/slots.ts'
-import { monotonicMs } from '#core/time.ts'
+import { monotonicMs, parseInstant } from '#core/time.ts'
 import { createTurns } from '#core/turns.ts'
 import { compileDefinition } from './compile.ts'
 import type { CompiledRule } from './compile.ts'
@@ -207,12 +207,7 @@ async function tryAll(
 type Range = { fromSeconds: number; toSeconds: number }
 
 function rangeOf({ from, to }: RuleTrial): Range {
-  const secondsOf = (text: string, path: string) => {
-    const seconds = Date.parse(text) / 1000
-    if (!/^\d{4}-\d{2}-\d{2}T/.test(text) || !Number.isFinite(seconds))
-      throw refusedField(path, 'must be a time (RFC 3339)')
-    return seconds
-  }
+  const secondsOf = (text: string, path: string) => Date.parse(parseInstant(text, path)) / 1000
   const toSeconds = to === undefined || to === '' ? Infinity : secondsOf(to, '/to')
   const fromSeconds =
     from === undefined || from === ''

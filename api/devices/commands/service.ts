@@ -8,7 +8,7 @@ import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { Slots } from '#core/slots.ts'
 import { storedBytes } from '#core/stored-json.ts'
-import { formatDurationMs, monotonicMs } from '#core/time.ts'
+import { formatDurationMs, monotonicMs, parseInstant } from '#core/time.ts'
 import { clientTable } from '../clients/repository.ts'
 import type { ClientRecord } from '../clients/repository.ts'
 import { entryOf } from './journal-entries.ts'
@@ -45,7 +45,6 @@ import type { CommandWaits } from './waits.ts'
 const MAX_WAITERS = 2_000
 const MAX_WAITERS_PER_DOMAIN = 200
 const MAX_KEY_CHARS = 255
-const TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/
 
 export type ClientAt = { domainId: string; clientId: string }
 export type CommandAt = ClientAt & { commandId: string }
@@ -91,8 +90,7 @@ export function commandOf(
 }
 
 function expiryOf(text: string, nowMs: number): number {
-  const ms = TIME.test(text) ? Date.parse(text) : Number.NaN
-  if (!Number.isFinite(ms)) throw refusedField('/expires_at', 'must be a time (RFC 3339), such as 2026-11-30T12:00:00Z')
+  const ms = Date.parse(parseInstant(text, '/expires_at'))
   if (ms <= nowMs || ms > nowMs + MAX_LIFE_MS)
     throw refusedField('/expires_at', `must be in the future, at most ${formatDurationMs(MAX_LIFE_MS)} ahead`)
   return ms
