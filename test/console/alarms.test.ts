@@ -206,7 +206,7 @@ describe.skipIf(hasNoBrowser)('alarms in the console (needs Chromium)', () => {
     await expect
       .poll(async () => await viewer.page.getByRole('menuitem', { name: 'Delete' }).getAttribute('title'))
       .toMatch(/has the action alarm_delete$/)
-    // Nothing can be done with a selection, so there is none.
+    // No action works on several rows, so rows cannot be selected.
     await viewer.go(`/d/${domain}/alarms`)
     await viewer.page.getByRole('link', { name: 'inlet is too hot' }).waitFor()
     await expect.poll(async () => await viewer.page.getByLabel('Select the visible rows').count()).toBe(0)

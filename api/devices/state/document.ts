@@ -89,7 +89,7 @@ export function requireWithinLimits(document: JsonObject, what: 'desired' | 'rep
     throw new ServiceError('too_large', `${what} is limited to ${MAX_DOCUMENT_BYTES} bytes of JSON: got ${bytes}`)
 }
 
-/** The path of the first value below the last level; undefined: there is none. */
+/** The path of the first value below the last level. Undefined: the document is within the limit. */
 function deepPath(value: unknown, level: number): string | undefined {
   if (typeof value !== 'object' || value === null || isExactInteger(value)) return undefined
   if (level > MAX_DOCUMENT_LEVELS) return ''

@@ -90,7 +90,7 @@ export async function listStates(db: Queryable, clientKey: number): Promise<List
 }
 
 /**
- * The document, locked until the transaction ends; unwritten when there is none: then its client is locked, so that two transactions do not
+ * The document, locked until the transaction ends. Without a row it is unwritten, and its client is locked, so that two transactions do not
  * create it. Throws `not_found` when the client was deleted, and `unprocessable` for more names than a client may have.
  */
 export async function lockState(tx: Transaction, clientKey: number, name: string): Promise<StateRecord> {

@@ -22,7 +22,7 @@ export type Expression = {
   readonly windows: readonly WindowRequest[]
   /**
    * The result for one record: a boolean or a number if that was wanted, otherwise a value of the language, in which an integer is a bigint.
-   * Throws EvaluationFailure if there is none.
+   * Throws EvaluationFailure if the expression has no result for it.
    */
   evaluate(variables: RuleVariables, windows?: WindowReader): unknown
 }
