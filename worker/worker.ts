@@ -13,7 +13,7 @@ import { workerFolder } from './identity/config.ts'
 import type { WorkerConfig } from './identity/config.ts'
 import { lockWorkerFolder } from './identity/folder-lock.ts'
 import { readIdentity } from './identity/identity.ts'
-import { establishIsolation, reachableFolder } from './isolation/index.ts'
+import { endLeftOvers, establishIsolation, reachableFolder } from './isolation/index.ts'
 import type { IsolationLevel } from './isolation/index.ts'
 import { Lease } from './session/lease.ts'
 import { Managers } from './membership/managers.ts'
@@ -77,8 +77,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   const open = await reachableFolder(folder)
   // Opened resources are closed in reverse order, also if a later part fails to open.
   await using opening = new AsyncDisposableStack()
-  const lock = await lockWorkerFolder(folder)
-  opening.defer(() => lock.release())
+  await takeFolder(opening, { folder, open, logger })
   const credentials = await openCredentials(folder, config, logger)
   const managers = new Managers(config.managers)
   const isolation = await establishIsolation({ required: config.isolation, folder: open })
@@ -192,6 +191,17 @@ type StoreOptions = {
   credentials: Awaited<ReturnType<typeof openCredentials>>
   managers: Managers
   isolation: Awaited<ReturnType<typeof establishIsolation>>
+}
+
+/** Makes this worker the only one of the folder, and ends the processes that one before it left there when it was killed. */
+async function takeFolder(
+  opening: AsyncDisposableStack,
+  { folder, open, logger }: { folder: string; open: string; logger: Logger },
+): Promise<void> {
+  const lock = await lockWorkerFolder(folder)
+  opening.defer(() => lock.release())
+  const processes = endLeftOvers(open)
+  if (processes > 0) logger.warn({ processes }, 'ended processes that were left behind when this worker was killed')
 }
 
 /** Modules of this machine and what is made of them: from the proxy, and from workers of the same site. */

@@ -4,6 +4,7 @@ import type { ChildProcess } from 'node:child_process'
 import { chmodSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { endLeftOvers } from '#worker/isolation/index.ts'
 import { COMPILE_CACHE } from './compile-cache.ts'
 import { freePorts } from './ports.ts'
 import { until } from './until.ts'
@@ -64,6 +65,8 @@ export async function createInstallation(environment: Record<string, string> = {
       ...environment,
     },
     [Symbol.dispose]() {
+      // As the next start of its worker would, which an installation that was killed last does not have.
+      endLeftOvers(join(dataDir, 'worker'))
       rmSync(dataDir, { recursive: true, force: true, maxRetries: 5 })
     },
   }

@@ -1,6 +1,7 @@
 export { confirmIsolation } from './confirm.ts'
 export { IsolatedProcess } from './isolated-process.ts'
 export { establishIsolation } from './establish.ts'
+export { endLeftOvers } from './left-overs.ts'
 export { ISOLATION_LEVELS } from './levels.ts'
 export type { Isolation, IsolationLevel } from './levels.ts'
 export { reachableFolder } from './reachable-folder.ts'
