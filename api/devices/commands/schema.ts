@@ -33,7 +33,10 @@ export const CommandName = Type.String({
 
 /** Any JSON of a response. */
 const AnyJson = (description: string) => Type.Unknown({ description })
-/** Any JSON of a request. Integers above 2^53 are kept exactly in objects, as in metadata. */
+/**
+ * Any JSON of a request. Integers above 2^53 are kept exactly in objects, as in metadata: that is what the forms say. The document says that
+ * it is any JSON, because generators of clients make types that do not compile from a union of forms (Go, openapi-generator).
+ */
 const GivenJson = (description: string) =>
   Type.Unsafe<unknown>({
     anyOf: [
@@ -45,6 +48,7 @@ const GivenJson = (description: string) =>
       { type: 'null' },
     ],
     description,
+    ...documented({ anyOf: undefined }),
   })
 
 export const NewCommand = Type.Object(
