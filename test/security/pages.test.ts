@@ -210,8 +210,8 @@ async function fill(): Promise<World> {
 
 async function newAlarm(domainId: string): Promise<string> {
   const { rows } = await sql<{ id: string }>`
-    INSERT INTO alarms (id, domain_key, rule_id, rule_name, severity, first_at, last_at)
-    SELECT gen_random_uuid(), key, gen_random_uuid(), 'rule', 'info', now(), now() FROM domains WHERE id = ${domainId}
+    INSERT INTO alarms (id, domain_key, rule_id, rule_name, series_digest, severity, first_at, last_at)
+    SELECT gen_random_uuid(), key, gen_random_uuid(), 'rule', '\\x00', 'info', now(), now() FROM domains WHERE id = ${domainId}
     RETURNING id`.execute(database.database.db)
   return rows[0]?.id ?? ''
 }
