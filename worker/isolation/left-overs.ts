@@ -1,5 +1,5 @@
 /**
- * Processes that an earlier process left behind when it was killed. Bubblewrap 0.11 creates its child first and makes both die with their parent
+ * Processes that an earlier process left behind when it was killed. Bubblewrap (seen with 0.8) creates its child first and makes both die with their parent
  * afterwards: if the parent is killed in these milliseconds, the child waits for ever to be released (containers/bubblewrap, issue 633).
  */
 import { readFileSync, readdirSync } from 'node:fs'
