@@ -1,7 +1,7 @@
 /**
  * Messages of the worker on one stream, collected per turn of the event loop and sent as one message per kind. Waits
- * while the stream is congested. Unsent messages are not lost when the stream ends: the next Hello reports the held runs,
- * and results are in the spool.
+ * while the stream is congested. A large result goes in chunks, one at a time, so that everything smaller overtakes it. Unsent messages are not
+ * lost when the stream ends: the next Hello reports the held runs, and results are in the spool.
  */
 import { create } from '@bufbuild/protobuf'
 import type { MessageInitShape } from '@bufbuild/protobuf'
@@ -18,6 +18,7 @@ import type {
   WorkerLimits,
 } from '#proto/index.ts'
 import { DelayedReports } from './delayed-reports.ts'
+import { keyOf } from './run-messages.ts'
 
 type Message = NonNullable<MessageInitShape<typeof SessionRequestSchema>['message']>
 export type SessionStream = ClientDuplexStream<SessionRequest, SessionResponse>
@@ -33,6 +34,9 @@ const ACCEPT_DELAY_MS = 50
 /** A run that ends sooner is only reported by its end, which is one write instead of two (docs/performance.md). */
 const RUNNING_DELAY_MS = 4
 
+/** A result that is on its way in chunks. */
+type Chunked = { result: RunResult; bytes: Uint8Array; digest: string; sentBytes: number }
+
 export class Outbox {
   readonly #stream: SessionStream
   readonly #limits: WorkerLimits
@@ -40,7 +44,10 @@ export class Outbox {
   readonly #running = new DelayedReports(RUNNING_DELAY_MS, () => this.flush())
   #other: Message[] = []
   #results: RunResult[] = []
-  #after: Message[] = []
+  /** Results that are too large for their message, the oldest first. */
+  readonly #chunked: Chunked[] = []
+  #isChunkUnderWay = false
+  #cancelled: { run: RunRef; stopped: boolean }[] = []
   #logBytes = 0
   #isScheduled = false
 
@@ -98,9 +105,9 @@ export class Outbox {
     this.#schedule()
   }
 
-  /** The answer is sent after earlier results. */
+  /** The answer is sent after the result of the run. */
   cancelled(run: RunRef, stopped: boolean): void {
-    this.#after.push({ case: 'cancelAck', value: { run, stopped } })
+    this.#cancelled.push({ run, stopped })
     this.#schedule()
   }
 
@@ -130,8 +137,8 @@ export class Outbox {
     this.#other = []
     this.#logBytes = 0
     this.#flushResults()
-    for (const message of this.#after) this.#write(message)
-    this.#after = []
+    this.#flushCancelled()
+    this.#sendChunk()
   }
 
   /** Sends the final messages that the next Hello does not include. */
@@ -156,33 +163,57 @@ export class Outbox {
       batchBytes = 0
     }
     for (const result of this.#results) {
-      const sendable = this.#stage(result)
-      const bytes = sendable.resultsJson.length * 3 + RESULT_OVERHEAD_BYTES
+      if (this.#isTooLarge(result)) {
+        const json = Buffer.from(result.resultsJson)
+        this.#chunked.push({ result, bytes: json, digest: digestOf(json), sentBytes: 0 })
+        continue
+      }
+      const bytes = result.resultsJson.length * 3 + RESULT_OVERHEAD_BYTES
       if (batch.length >= MAX_RESULTS_PER_MESSAGE || batchBytes + bytes > maxBytes) send()
-      batch.push(sendable)
+      batch.push(result)
       batchBytes += bytes
     }
     send()
     this.#results = []
   }
 
-  /** A result that is too large for its message is sent before it in chunks, and the message refers to its digest. */
-  #stage(result: RunResult): RunResult {
+  #isTooLarge({ resultsJson }: RunResult): boolean {
     const maxInline = Number(this.#limits.maxInlineResultBytes)
-    if (result.resultsJson.length * 3 <= maxInline || Buffer.byteLength(result.resultsJson) <= maxInline) return result
-    const bytes = Buffer.from(result.resultsJson)
-    const digest = digestOf(bytes)
-    const maxChunk = Number(this.#limits.maxChunkBytes)
-    for (let offset = 0; offset < bytes.length; offset += maxChunk) {
-      const data = bytes.subarray(offset, offset + maxChunk)
-      const value = { digest, offset: BigInt(offset), data }
-      this.#write({ case: 'resultChunk', value: result.run === undefined ? value : { ...value, run: result.run } })
-    }
-    const staged = create(StagedResultSchema, { digest, sizeBytes: BigInt(bytes.length) })
-    return create(RunResultSchema, { ...result, resultsJson: '', staged })
+    return resultsJson.length * 3 > maxInline && Buffer.byteLength(resultsJson) > maxInline
   }
 
-  #write(message: Message): void {
-    this.#stream.write(create(SessionRequestSchema, { message }))
+  #flushCancelled(): void {
+    const chunked = new Set(this.#chunked.flatMap(({ result: { run } }) => (run === undefined ? [] : [keyOf(run)])))
+    const waiting = this.#cancelled.filter(({ run }) => chunked.has(keyOf(run)))
+    for (const value of this.#cancelled) if (!waiting.includes(value)) this.#write({ case: 'cancelAck', value })
+    this.#cancelled = waiting
+  }
+
+  /** The next chunk of the oldest large result, or its message, which refers to the digest. The one after follows when the stream has taken it. */
+  #sendChunk(): void {
+    const [oldest] = this.#chunked
+    if (oldest === undefined || this.#isChunkUnderWay) return
+    this.#isChunkUnderWay = true
+    this.#write(this.#nextOf(oldest), () => {
+      this.#isChunkUnderWay = false
+      this.#schedule()
+    })
+  }
+
+  #nextOf(chunked: Chunked): Message {
+    const { result, bytes, digest, sentBytes } = chunked
+    if (sentBytes < bytes.length) {
+      const data = bytes.subarray(sentBytes, sentBytes + Number(this.#limits.maxChunkBytes))
+      chunked.sentBytes += data.length
+      const value = { digest, offset: BigInt(sentBytes), data }
+      return { case: 'resultChunk', value: result.run === undefined ? value : { ...value, run: result.run } }
+    }
+    this.#chunked.shift()
+    const staged = create(StagedResultSchema, { digest, sizeBytes: BigInt(bytes.length) })
+    return { case: 'result', value: { results: [create(RunResultSchema, { ...result, resultsJson: '', staged })] } }
+  }
+
+  #write(message: Message, onTaken?: () => void): void {
+    this.#stream.write(create(SessionRequestSchema, { message }), onTaken)
   }
 }
