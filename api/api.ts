@@ -243,6 +243,7 @@ async function startDeviceParts(life: Lifecycle, options: ApiOptions, { identity
       identity,
       gate,
       messages,
+      contacts: provisioning.ruleContacts,
       times: options.ruleTimes,
     })
     return Promise.resolve({ value, stop: () => value.stop() })

@@ -1842,7 +1842,7 @@ CREATE TABLE notification_subscriptions (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   id uuid NOT NULL,
   user_key bigint NOT NULL,
-  channel_key bigint NOT NULL,
+  channel_key bigint,
   topic text NOT NULL,
   filter text NOT NULL,
   contact text NOT NULL,
@@ -1858,16 +1858,19 @@ CREATE TABLE notification_subscriptions (
   behind_message integer,
   behind_since timestamp with time zone,
   since_xid xid8 DEFAULT position_xid(),
+  rule_key bigint,
+  member_key bigint,
   CONSTRAINT notification_subscriptions_pkey PRIMARY KEY (key),
   CONSTRAINT notification_subscriptions_behind_check CHECK ((num_nulls(behind_xid, behind_seq, behind_message, behind_since) = ANY (ARRAY[0, 4]))),
   CONSTRAINT notification_subscriptions_contact_key UNIQUE (user_key, topic, contact),
-  CONSTRAINT notification_subscriptions_id_key UNIQUE (id)
+  CONSTRAINT notification_subscriptions_id_key UNIQUE (id),
+  CONSTRAINT notification_subscriptions_of_check CHECK ((num_nonnulls(channel_key, rule_key) = 1))
 );
-COMMENT ON TABLE notification_subscriptions IS 'Subscriptions of users to messages of a channel, delivered by mail or to an HTTPS URL.';
+COMMENT ON TABLE notification_subscriptions IS 'Contacts, by mail or an HTTPS URL: of users who subscribe to messages of a channel, and of rules.';
 COMMENT ON COLUMN notification_subscriptions.key IS 'Internal key, never shown to users.';
 COMMENT ON COLUMN notification_subscriptions.id IS 'Id that users see.';
 COMMENT ON COLUMN notification_subscriptions.user_key IS 'The subscriber.';
-COMMENT ON COLUMN notification_subscriptions.channel_key IS 'The channel.';
+COMMENT ON COLUMN notification_subscriptions.channel_key IS 'The channel of a subscription; NULL: it is a contact of a rule.';
 COMMENT ON COLUMN notification_subscriptions.topic IS 'Topic as the user gave it.';
 COMMENT ON COLUMN notification_subscriptions.filter IS 'Its subtopic filter in the canonical form; empty: the channel itself.';
 COMMENT ON COLUMN notification_subscriptions.contact IS 'Mail address or HTTPS URL.';
@@ -1883,8 +1886,11 @@ COMMENT ON COLUMN notification_subscriptions.behind_seq IS 'As in task_triggers.
 COMMENT ON COLUMN notification_subscriptions.behind_message IS 'As in task_triggers.';
 COMMENT ON COLUMN notification_subscriptions.behind_since IS 'As in task_triggers.';
 COMMENT ON COLUMN notification_subscriptions.since_xid IS 'The transaction that made or confirmed it: earlier messages are not for it; NULL: of an earlier build.';
+COMMENT ON COLUMN notification_subscriptions.rule_key IS 'The rule whose contact it is, with the rights of the user; NULL: it is a subscription.';
+COMMENT ON COLUMN notification_subscriptions.member_key IS 'The member of the domain of the rule whose verified mail address it is, so that no link has to be opened; NULL: none.';
 CREATE INDEX notification_subscriptions_behind ON notification_subscriptions USING btree (behind_since) WHERE (behind_since IS NOT NULL);
 CREATE INDEX notification_subscriptions_channel ON notification_subscriptions USING btree (channel_key);
+CREATE UNIQUE INDEX notification_subscriptions_of_rule ON notification_subscriptions USING btree (rule_key, contact) WHERE (rule_key IS NOT NULL);
 
 CREATE TABLE pat_scopes (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
@@ -3282,6 +3288,7 @@ ALTER TABLE mqtt_subscriptions ADD CONSTRAINT mqtt_subscriptions_session_key_fke
 ALTER TABLE mqtt_subscriptions ADD CONSTRAINT mqtt_subscriptions_share_group_key_fkey FOREIGN KEY (share_group_key) REFERENCES mqtt_share_groups(key);
 ALTER TABLE notification_deliveries ADD CONSTRAINT notification_deliveries_subscription_fkey FOREIGN KEY (subscription_key) REFERENCES notification_subscriptions(key) ON DELETE CASCADE;
 ALTER TABLE notification_subscriptions ADD CONSTRAINT notification_subscriptions_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
+ALTER TABLE notification_subscriptions ADD CONSTRAINT notification_subscriptions_rule_fkey FOREIGN KEY (rule_key) REFERENCES rules(key) ON DELETE CASCADE;
 ALTER TABLE notification_subscriptions ADD CONSTRAINT notification_subscriptions_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE pat_scopes ADD CONSTRAINT pat_scopes_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE pat_scopes ADD CONSTRAINT pat_scopes_pat_fkey FOREIGN KEY (pat_key) REFERENCES pats(key) ON DELETE CASCADE;

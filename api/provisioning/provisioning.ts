@@ -22,6 +22,7 @@ import { startCertificates } from './certs/index.ts'
 import type { Certificates } from './certs/index.ts'
 import type { ProvisioningConfig } from './config.ts'
 import { startNotifications } from './notifications/index.ts'
+import type { RuleContacts } from './notifications/index.ts'
 import type { NotificationTimes } from './notifications/index.ts'
 import { createProfilesService, profileRoutes } from './profiles/index.ts'
 import {
@@ -38,6 +39,8 @@ export type Provisioning = {
    * Returns the warning for a start on this address: requests without Authorization from other machines (decision 56).
    */
   warningFor(host: string): string | undefined
+  /** Delivers the mails and webhook requests of rules. */
+  readonly ruleContacts: RuleContacts
   readonly routes: RoutePlugin
   stop(): Promise<void>
 }
@@ -90,6 +93,7 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
   const onSecureOff = () => logger.info('rejected a secure bootstrap: SKEIN_BOOTSTRAP_ENCRYPT_KEY is not set')
   return {
     certificates,
+    ruleContacts: notifications.ruleContacts,
     warningFor: (host) =>
       login.isOn && !isLoopbackHost(host)
         ? 'callers without Authorization can create clients and channels with /mapping as the user of SKEIN_PROVISION_USER'

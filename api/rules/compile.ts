@@ -26,6 +26,14 @@ export type CompiledAction =
       on: ReadonlySet<Moment>
     }
   | { type: 'start'; taskId: string; on: ReadonlySet<Moment> }
+  | {
+      type: 'mail'
+      to: readonly string[]
+      subject: Template | undefined
+      text: Template | undefined
+      on: ReadonlySet<Moment>
+    }
+  | { type: 'webhook'; url: string; payload: Template | undefined; on: ReadonlySet<Moment> }
 
 /** What a definition says, without the rule that it belongs to. */
 export type CompiledDefinition = {
@@ -65,10 +73,9 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
       ? undefined
       : compileExpression(definition.clear_when, 'boolean', '/clear_when')
   const compiled = actions.map((action, index) => compileAction(action, `/actions/${index}`))
-  const windows = [condition, clearWhen, ...compiled.map(templateOf)].flatMap(
-    (one): readonly WindowRequest[] => one?.windows ?? [],
-  )
-  const texts = [definition.condition, definition.clear_when, ...compiled.map((one) => templateOf(one)?.source)]
+  const templates = compiled.flatMap(templatesOf)
+  const windows = [condition, clearWhen, ...templates].flatMap((one): readonly WindowRequest[] => one?.windows ?? [])
+  const texts = [definition.condition, definition.clear_when, ...templates.map((one) => one?.source)]
   return {
     filter: {
       channels: source.channels,
@@ -100,19 +107,30 @@ export function compileRule(rule: StoredRule): CompiledRule {
   return { ...compileDefinition(definition), key, id, name, userKey, place, definition }
 }
 
-const templateOf = (action: CompiledAction): Template | undefined =>
-  action.type === 'alarm' ? action.text : action.type === 'publish' ? action.payload : undefined
+function templatesOf(action: CompiledAction): (Template | undefined)[] {
+  switch (action.type) {
+    case 'alarm':
+      return [action.text]
+    case 'publish':
+    case 'webhook':
+      return [action.payload]
+    case 'mail':
+      return [action.subject, action.text]
+    case 'start':
+      return []
+  }
+}
+
+/** An empty template is none. */
+const textTemplate = (text: string | undefined, path: string): Template | undefined =>
+  text === undefined || text === '' ? undefined : compileTextTemplate(text, path)
+
+const momentsOf = (on: readonly Moment[] | undefined): ReadonlySet<Moment> => new Set(on ?? ['raise'])
 
 function compileAction(action: RuleAction, path: string): CompiledAction {
   switch (action.type) {
     case 'alarm':
-      return {
-        type: 'alarm',
-        text:
-          action.text === undefined || action.text === ''
-            ? undefined
-            : compileTextTemplate(action.text, `${path}/text`),
-      }
+      return { type: 'alarm', text: textTemplate(action.text, `${path}/text`) }
     case 'publish': {
       const contentType = action.content_type ?? DEFAULT_TYPE
       const compile = /[/+]json$/.test(contentType) ? compileJsonTemplate : compileTextTemplate
@@ -124,11 +142,28 @@ function compileAction(action: RuleAction, path: string): CompiledAction {
         subtopic: plainSubtopic(action.subtopic ?? '', `${path}/subtopic`),
         payload: action.payload === undefined ? undefined : compile(action.payload, `${path}/payload`),
         contentType,
-        on: new Set(action.on ?? ['raise']),
+        on: momentsOf(action.on),
       }
     }
     case 'start':
-      return { type: 'start', taskId: action.task, on: new Set(action.on ?? ['raise']) }
+      return { type: 'start', taskId: action.task, on: momentsOf(action.on) }
+    case 'mail':
+      return {
+        type: 'mail',
+        to: action.to,
+        subject: textTemplate(action.subject, `${path}/subject`),
+        text: textTemplate(action.text, `${path}/text`),
+        on: momentsOf(action.on),
+      }
+    case 'webhook': {
+      const { url, payload } = action
+      return {
+        type: 'webhook',
+        url,
+        payload: payload === undefined || payload === '' ? undefined : compileJsonTemplate(payload, `${path}/payload`),
+        on: momentsOf(action.on),
+      }
+    }
   }
 }
 

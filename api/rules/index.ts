@@ -9,6 +9,7 @@ import { countOpenAlarms, removeOldAlarms } from './alarms/repository.ts'
 import { alarmRoutes } from './alarms/routes.ts'
 import { Alarms } from './alarms/service.ts'
 import type { RulesConfig } from './config.ts'
+import type { Contacts } from './contacts.ts'
 import { Evaluator } from './evaluation/evaluator.ts'
 import { forgetStates } from './evaluation/repository.ts'
 import { hintRulePublications, startRulePublications } from './publications/publications.ts'
@@ -33,6 +34,7 @@ export function startRules({
   identity: { access, journal, quotas },
   gate,
   messages,
+  contacts,
   times = {},
 }: {
   config: RulesConfig
@@ -40,6 +42,7 @@ export function startRules({
   identity: Pick<Identity, 'access' | 'journal' | 'quotas'>
   gate: Pick<MessageGate, 'authorize'>
   messages: Pick<Messages, 'onCommitted' | 'publish' | 'rates'>
+  contacts: Contacts
   /** Tests shorten them. */
   times?: RuleTimes | undefined
 }): StartedRules {
@@ -53,6 +56,8 @@ export function startRules({
     logger,
     onCommitted: (listener) => messages.onCommitted(listener),
     onPublished: () => hintRulePublications(bus),
+    contacts,
+    onNotified: () => contacts.wake(),
     ...times,
   })
   const publications = startRulePublications({
@@ -75,8 +80,8 @@ export function startRules({
     onFailure: (error) => logger.warn({ err: error }, 'failed to remove old alarms; retrying'),
   })
   const onChanged = (domainKey: number) => evaluator.changed(domainKey)
-  const rules = new Rules({ database, journal, access, gate, quotas, onChanged })
-  const trials = new Trials({ database, access, gate })
+  const rules = new Rules({ database, journal, access, gate, quotas, contacts, onChanged })
+  const trials = new Trials({ database, access, gate, contacts })
   const alarms = new Alarms({ database, journal, access, lockRules: lockDomain, forget: forgetStates })
   quotas.measure('rules', (domainKey) => countRules(database.db, domainKey))
   quotas.measure('open_alarms', (domainKey) => countOpenAlarms(database.db, domainKey))

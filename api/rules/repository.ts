@@ -135,6 +135,7 @@ export async function beginAt(
   return { place, isBehind: false }
 }
 
+/** Returns its key. */
 export async function insertRule(
   tx: Transaction,
   row: RuleFields & {
@@ -146,13 +147,18 @@ export async function insertRule(
     place: Place
     isBehind: boolean
   },
-): Promise<void> {
-  await refusing(
+): Promise<number> {
+  const { rows } = await refusing(
     CONFLICTS,
-    sql`INSERT INTO rules (id, domain_key, name, description, status, definition, user_key, created_by, is_behind, xid, seq, message)
+    sql<{
+      key: number
+    }>`INSERT INTO rules (id, domain_key, name, description, status, definition, user_key, created_by, is_behind, xid, seq, message)
       VALUES (${row.id}, ${row.domainKey}, ${row.name}, ${row.description}, ${row.status}, ${JSON.stringify(row.definition)}::jsonb, ${row.userKey},
-        ${row.createdBy}, ${row.isBehind}, ${placeValues(row.place)})`.execute(tx),
+        ${row.createdBy}, ${row.isBehind}, ${placeValues(row.place)}) RETURNING key`.execute(tx),
   )
+  const [inserted] = rows
+  if (inserted === undefined) throw new Error('the rule was not inserted')
+  return inserted.key
 }
 
 const UNPAUSED = sql`paused_at = NULL, paused_reason = NULL, pause_kind = NULL, error_at = NULL, error_reason = NULL, error_count = 0`

@@ -1,17 +1,22 @@
 /** Routes of rules. */
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
-import { NoBody, responses } from '#http/index.ts'
+import { DeadLetterSelection, DeadLettersChanged, NoBody, responses } from '#http/index.ts'
 import type { RoutePlugin } from '#http/index.ts'
 import {
   EnableRule,
   NewRule,
+  RuleContactList,
+  RuleLetterPage,
+  RuleLetterQuery,
   RulePage,
   RuleQuery,
   RuleTrial,
   RuleTrialView,
   RuleUpdate,
   RuleView,
+  presentContact,
+  presentLetter,
   presentRule,
   presentTrial,
 } from './schema.ts'
@@ -32,6 +37,7 @@ export function ruleRoutes(rules: RulesService, trials: Pick<Trials, 'try'>): Ro
     tries(app, trials)
     oneRule(app, rules)
     ruleStates(app, rules)
+    ruleContacts(app, rules)
   }
 }
 
@@ -177,5 +183,74 @@ function tries(app: App, trials: Pick<Trials, 'try'>): void {
     },
     async ({ principal, params: { domain_id: domainId }, body }) =>
       presentTrial(await trials.try(principal, domainId, body)),
+  )
+}
+
+function ruleContacts(app: App, rules: RulesService): void {
+  const config = { action: 'rule_update' }
+  app.get(
+    `${ONE}/contacts`,
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'List to whom a rule sends mails and webhook requests',
+        description: 'With what waits for each, and the keys of the signatures of webhook requests.',
+        params,
+        response: responses({ 200: RuleContactList }, 'not_found'),
+      },
+    },
+    async ({ principal, params: { domain_id: domainId, rule_id: id } }) => ({
+      contacts: (await rules.contacts(principal, domainId, id)).map(presentContact),
+    }),
+  )
+  app.get(
+    `${ONE}/dead-letters`,
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'List mails and webhook requests of a rule that were given up',
+        params,
+        querystring: RuleLetterQuery,
+        response: responses({ 200: RuleLetterPage }, 'not_found'),
+      },
+    },
+    async ({ principal, params: { domain_id: domainId, rule_id: id }, query }) => {
+      const { items, ...page } = await rules.deadLetters(principal, domainId, id, query)
+      return { ...page, dead_letters: items.map(presentLetter) }
+    },
+  )
+  app.post(
+    `${ONE}/dead-letters/retry`,
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'Deliver dead letters of a rule again',
+        params,
+        body: DeadLetterSelection,
+        response: responses({ 200: DeadLettersChanged }, 'not_found'),
+      },
+    },
+    async ({ principal, params: { domain_id: domainId, rule_id: id }, body }) => ({
+      count: await rules.retryDeadLetters(principal, domainId, id, body),
+    }),
+  )
+  app.post(
+    `${ONE}/dead-letters/discard`,
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'Discard dead letters of a rule',
+        params,
+        body: DeadLetterSelection,
+        response: responses({ 200: DeadLettersChanged }, 'not_found'),
+      },
+    },
+    async ({ principal, params: { domain_id: domainId, rule_id: id }, body }) => ({
+      count: await rules.discardDeadLetters(principal, domainId, id, body),
+    }),
   )
 }

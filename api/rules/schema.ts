@@ -3,10 +3,11 @@ import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { EnabledStatus, Id, Name, RequiredName, StatusFilter, Timestamp } from '#api/identity/index.ts'
 import { formatPlace } from '#api/consumers/index.ts'
-import { documented } from '#http/index.ts'
+import { SECRET, documented } from '#http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { DURATION_PATTERN, formatTime } from '#core/time.ts'
 import { Severity } from './alarms/schema.ts'
+import type { RuleContact, RuleLetter } from './contacts.ts'
 import type { RuleRecord } from './repository.ts'
 import type { TrialResult, TrialSeries } from './trial.ts'
 
@@ -21,6 +22,9 @@ const MAX_TAG_CHARS = 255
 const MAX_LISTED = 100
 const MAX_CLIENTS = 1_000
 const MAX_ACTIONS = 10
+const MAX_ADDRESSES = 10
+const MAX_ADDRESS_CHARS = 320
+const MAX_URL_CHARS = 2_048
 
 const duration = (description: string) =>
   Type.String({ maxLength: MAX_DURATION_CHARS, description, ...documented({ pattern: DURATION_PATTERN }) })
@@ -105,7 +109,40 @@ const StartAction = Type.Object(
   { type: Type.Literal('start'), task: Id, on },
   { description: 'Starts a task, which gets the record as a trigger gives it' },
 )
-export const RuleAction = Type.Union([AlarmAction, PublishAction, StartAction])
+const MailAction = Type.Object(
+  {
+    type: Type.Literal('mail'),
+    to: Type.Array(Type.String({ minLength: 3, maxLength: MAX_ADDRESS_CHARS }), {
+      minItems: 1,
+      maxItems: MAX_ADDRESSES,
+      uniqueItems: true,
+      description:
+        'Email addresses. One that is neither the verified address of a member of the domain nor confirmed first gets a link, and mails once it is opened',
+    }),
+    subject: template(
+      'Text with expressions in `{{ }}`; defaults to the severity, the moment and the text of the alarm',
+    ),
+    text: template('Text with expressions in `{{ }}`; defaults to a description of what happened'),
+    on,
+  },
+  { description: 'Sends mails' },
+)
+const WebhookAction = Type.Object(
+  {
+    type: Type.Literal('webhook'),
+    url: Type.String({
+      minLength: 1,
+      maxLength: MAX_URL_CHARS,
+      description: 'Public https URL, as of a subscription',
+    }),
+    payload: template(
+      'JSON with expressions in `{{ }}` in its texts, such as `{"text": "{{ client.name }} is at {{ value }}"}` for Slack and Teams; defaults to the object that a publication has, with the `id` of the delivery',
+    ),
+    on,
+  },
+  { description: 'Sends a signed POST request with JSON' },
+)
+export const RuleAction = Type.Union([AlarmAction, PublishAction, StartAction, MailAction, WebhookAction])
 export type RuleAction = Static<typeof RuleAction>
 
 export const WINDOW_TIMES = ['arrival', 'message'] as const
@@ -291,7 +328,10 @@ export const RuleView = Type.Object(
     last_error: Type.Optional(
       Type.Object(
         { at: Timestamp, reason: Type.String(), count: Type.Integer() },
-        { description: 'What last failed; absent: nothing did since the rule was changed' },
+        {
+          description:
+            'What last failed; absent: nothing did since the rule was changed. A contact that accepts a delivery again has no error',
+        },
       ),
     ),
     seen: Type.Integer({ description: 'Records and JSON objects that it was evaluated for' }),
@@ -300,7 +340,7 @@ export const RuleView = Type.Object(
       description: 'Those for which the condition has no result, such as a text where it compares numbers',
     }),
     raised: Type.Integer({ description: 'How often it raised' }),
-    acted: Type.Integer({ description: 'Publications and starts that it recorded' }),
+    acted: Type.Integer({ description: 'Publications, starts, mails and webhook requests that it recorded' }),
     open_alarms: Type.Integer(),
     last_match_at: Type.Optional(Timestamp),
     created_by: Id,
@@ -321,6 +361,72 @@ export const RuleQuery = Type.Object({
   ),
 })
 export type RuleQuery = Static<typeof RuleQuery>
+
+export const RuleContactView = Type.Object(
+  {
+    id: Id,
+    contact: Type.String({ description: 'Email address, or URL of a webhook' }),
+    status: Type.Enum(['active', 'pending'], { description: '`pending` until the email address is confirmed' }),
+    pending: Type.Integer({ description: 'Notifications that wait for delivery, at most 10,000 are counted' }),
+    dead_letters: Type.Integer({ description: 'Those that were given up, at most 10,000 are counted' }),
+    signing_secret: Type.Optional(
+      Type.String({ ...SECRET, description: 'Key of the signature of webhook requests; only for a webhook' }),
+    ),
+    last_error: Type.Optional(
+      Type.Object(
+        { at: Timestamp, reason: Type.String(), count: Type.Integer() },
+        { description: 'The last failure since the last delivery, and the number of failures since then' },
+      ),
+    ),
+  },
+  { $id: 'RuleContact', description: 'To whom a rule sends mails or webhook requests' },
+)
+export const RuleContactList = Type.Object({ contacts: Type.Array(RuleContactView) })
+
+export const RuleLetterQuery = Type.Object(pageQuery())
+export type RuleLetterQuery = Static<typeof RuleLetterQuery>
+
+export const RuleLetterView = Type.Object(
+  {
+    id: Id,
+    contact: Type.String(),
+    subject: Type.Optional(Type.String({ description: 'Of a mail' })),
+    text: Type.String({ description: 'Text of the mail, or body of the webhook request' }),
+    attempts: Type.Integer(),
+    error: Type.String({ description: 'Error of the last attempt' }),
+    created_at: Timestamp,
+    at: Type.String({ format: 'date-time', description: 'When it was given up' }),
+  },
+  { $id: 'RuleDeadLetter', description: 'A mail or webhook request of a rule that was given up' },
+)
+export const RuleLetterPage = Type.Object({ ...pageFields, dead_letters: Type.Array(RuleLetterView) })
+
+export function presentContact(contact: RuleContact): Static<typeof RuleContactView> {
+  const { id, isConfirmed, pending, deadLetters, lastError, signingSecret } = contact
+  return {
+    id,
+    contact: contact.contact,
+    status: isConfirmed ? 'active' : 'pending',
+    pending,
+    dead_letters: deadLetters,
+    ...(signingSecret === undefined ? {} : { signing_secret: signingSecret }),
+    ...(lastError === null ? {} : { last_error: { ...lastError, at: formatTime(lastError.at) } }),
+  }
+}
+
+export function presentLetter(letter: RuleLetter): Static<typeof RuleLetterView> {
+  const { payload } = letter
+  return {
+    id: letter.id,
+    contact: letter.contact,
+    ...(payload['subject'] === undefined ? {} : { subject: String(payload['subject']) }),
+    text: String(payload['text'] ?? payload['body'] ?? ''),
+    attempts: letter.attempts,
+    error: letter.lastError ?? '',
+    created_at: formatTime(letter.createdAt),
+    at: formatTime(letter.givenUpAt),
+  }
+}
 
 export const RulePage = Type.Object({ ...pageFields, rules: Type.Array(RuleView) })
 

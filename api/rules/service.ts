@@ -12,12 +12,14 @@ import type {
   Recorder,
   UserPrincipal,
 } from '#api/identity/index.ts'
+import type { LetterSelection } from '#core/changelog/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { compileDefinition } from './compile.ts'
-import type { CompiledDefinition } from './compile.ts'
+import { contactsOf, requireContacts } from './contacts.ts'
+import type { Contacts, RuleContact, RuleLetter } from './contacts.ts'
 import { fieldsOf } from './fields.ts'
 import {
   beginAt,
@@ -42,7 +44,7 @@ import {
 } from './repository.ts'
 import type { RuleFields, RuleRecord, StoredRule } from './repository.ts'
 import { requireRights } from './rights.ts'
-import type { NewRule, RuleQuery, RuleUpdate } from './schema.ts'
+import type { NewRule, RuleLetterQuery, RuleQuery, RuleUpdate } from './schema.ts'
 
 export type RulesService = {
   /** Throws `malformed`, `conflict` for a name in use, `quota_exceeded`, `forbidden`, `gone` for a position that is no longer kept. */
@@ -56,6 +58,13 @@ export type RulesService = {
   enable(caller: UserPrincipal, domainId: string, id: string, from: string | undefined): Promise<RuleRecord>
   disable(caller: UserPrincipal, domainId: string, id: string): Promise<RuleRecord>
   remove(caller: UserPrincipal, domainId: string, id: string): Promise<void>
+  /** To whom it sends mails and webhook requests. Needs `rule_update`: it has the secrets of their signatures. */
+  contacts(caller: UserPrincipal, domainId: string, id: string): Promise<RuleContact[]>
+  /** Mails and webhook requests that were given up. */
+  deadLetters(caller: UserPrincipal, domainId: string, id: string, query: RuleLetterQuery): Promise<Page<RuleLetter>>
+  /** Tries them again, or discards them. Return their number. Throw `malformed`. */
+  retryDeadLetters(caller: UserPrincipal, domainId: string, id: string, selection: LetterSelection): Promise<number>
+  discardDeadLetters(caller: UserPrincipal, domainId: string, id: string, selection: LetterSelection): Promise<number>
 }
 
 export type RulesDeps = {
@@ -64,6 +73,7 @@ export type RulesDeps = {
   access: AccessPolicy
   gate: Pick<MessageGate, 'authorize'>
   quotas: Pick<Quotas, 'requireRoom'>
+  contacts: Contacts
   /** Called after the commit of a change of the domain's rules. */
   onChanged: (domainKey: number) => void
 }
@@ -88,14 +98,14 @@ export class Rules implements RulesService {
     const fields = fieldsOf(input)
     const domain = await this.#enter(caller, domainId, 'rule_create')
     const { domainKey } = domain
-    await this.#check(caller, domain, fields)
+    const members = await this.#check(caller, domain, fields)
     const id = newId()
     const status = input.status ?? 'enabled'
     await this.#deps.journal.change(caller, async (tx, record) => {
       await this.#deps.quotas.requireRoom(tx, domainKey, 'rules', 1, (db) => countRules(db, domainKey))
       const at = await beginAt(tx, domainKey, await fromOf(tx, input.from))
       const by = { userKey: caller.key, createdBy: caller.id }
-      await insertRule(tx, {
+      const key = await insertRule(tx, {
         ...fields,
         ...by,
         ...at,
@@ -104,11 +114,12 @@ export class Rules implements RulesService {
         status,
         isBehind: status === 'enabled' && at.isBehind,
       })
+      await this.#keepContacts(tx, { key, id, ...by, ...fields }, members)
       await noteChange(tx, domainKey)
       record(entryOf('create', { domainKey, id, name: fields.name }))
     })
     this.#deps.onChanged(domainKey)
-    return await this.#shown(domain, id)
+    return await this.#asked(caller, domain, id)
   }
 
   async get(caller: UserPrincipal, domainId: string, id: string): Promise<RuleRecord> {
@@ -120,29 +131,30 @@ export class Rules implements RulesService {
     const { domainKey } = await this.#enter(caller, domainId, 'rule_read')
     const page = { domainKey, name, channel, status, offset, limit, cursor }
     const { total, rules, next } = await listRules(this.#deps.database.db, page)
-    return { total, offset, limit, items: rules, next }
+    return { total, offset, limit, items: await this.#withFailures(rules), next }
   }
 
   async update(caller: UserPrincipal, domainId: string, id: string, input: RuleUpdate): Promise<RuleRecord> {
     const domain = await this.#enter(caller, domainId, 'rule_update')
     const before = await this.#shown(domain, id)
-    await this.#check(caller, domain, fieldsOf(input, before))
+    const members = await this.#check(caller, domain, fieldsOf(input, before))
     await this.#change(caller, domain, id, async (tx, rule, record) => {
       const fields = fieldsOf(input, rule)
       // What another change gave meanwhile is checked too.
       compileDefinition(fields.definition)
       await updateRule(tx, rule.key, { ...fields, userKey: caller.key, updatedBy: caller.id })
+      await this.#keepContacts(tx, { ...fields, key: rule.key, id, userKey: caller.key }, members)
       if (!isDeepStrictEqual(fields.definition.source, rule.definition.source)) await forgetPending(tx, rule.key)
       await revisitWaits(tx, rule.key)
       if (fields.name !== rule.name) await renameInAlarms(tx, rule.id, fields.name)
       record(entryOf('update', { ...rule, name: fields.name }))
     })
-    return await this.#shown(domain, id)
+    return await this.#asked(caller, domain, id)
   }
 
   async enable(caller: UserPrincipal, domainId: string, id: string, from: string | undefined): Promise<RuleRecord> {
     const domain = await this.#enter(caller, domainId, 'rule_update')
-    await this.#check(caller, domain, await this.#shown(domain, id))
+    const members = await this.#check(caller, domain, await this.#shown(domain, id))
     await this.#change(caller, domain, id, async (tx, rule, record) => {
       const by = { userKey: caller.key, updatedBy: caller.id }
       if (rule.status === 'enabled' && from === undefined) await resumeRule(tx, rule.key, by)
@@ -150,9 +162,10 @@ export class Rules implements RulesService {
         await enableRule(tx, rule.key, { ...by, ...(await beginAt(tx, rule.domainKey, await fromOf(tx, from))) })
         await forgetWaits(tx, rule.key)
       }
+      await this.#keepContacts(tx, { ...rule, userKey: caller.key }, members)
       record(entryOf('enable', rule))
     })
-    return await this.#shown(domain, id)
+    return await this.#asked(caller, domain, id)
   }
 
   async disable(caller: UserPrincipal, domainId: string, id: string): Promise<RuleRecord> {
@@ -174,6 +187,72 @@ export class Rules implements RulesService {
     })
   }
 
+  async contacts(caller: UserPrincipal, domainId: string, id: string): Promise<RuleContact[]> {
+    return await this.#deps.contacts.list(await this.#keyOf(caller, domainId, id))
+  }
+
+  async deadLetters(
+    caller: UserPrincipal,
+    domainId: string,
+    id: string,
+    range: RuleLetterQuery,
+  ): Promise<Page<RuleLetter>> {
+    const { offset, limit } = range
+    const key = await this.#keyOf(caller, domainId, id)
+    const { total, letters, next } = await this.#deps.contacts.deadLetters(key, range)
+    return { total, offset, limit, items: letters, next }
+  }
+
+  async retryDeadLetters(
+    caller: UserPrincipal,
+    domainId: string,
+    id: string,
+    selection: LetterSelection,
+  ): Promise<number> {
+    return await this.#deps.contacts.retryDeadLetters(await this.#keyOf(caller, domainId, id), selection)
+  }
+
+  async discardDeadLetters(
+    caller: UserPrincipal,
+    domainId: string,
+    id: string,
+    selection: LetterSelection,
+  ): Promise<number> {
+    return await this.#deps.contacts.discardDeadLetters(await this.#keyOf(caller, domainId, id), selection)
+  }
+
+  /** The key of a rule that the caller may change. */
+  async #keyOf(caller: UserPrincipal, domainId: string, id: string): Promise<number> {
+    return (await this.#shown(await this.#enter(caller, domainId, 'rule_update'), id)).key
+  }
+
+  async #keepContacts(
+    tx: Transaction,
+    rule: Pick<StoredRule, 'key' | 'id' | 'userKey' | 'definition'>,
+    members: ReadonlyMap<string, number>,
+  ): Promise<void> {
+    await this.#deps.contacts.keep(tx, rule, contactsOf(rule.definition), members)
+  }
+
+  /** The rule after a change. New addresses are asked. */
+  async #asked(caller: UserPrincipal, domain: DomainAccess, id: string): Promise<RuleRecord> {
+    const rule = await this.#shown(domain, id)
+    if (contactsOf(rule.definition).length > 0) await this.#deps.contacts.ask(caller, rule.key)
+    return rule
+  }
+
+  /** What the rules could not deliver is an error of theirs, if it was the last. */
+  async #withFailures(rules: readonly RuleRecord[]): Promise<RuleRecord[]> {
+    const notifying = rules.filter(({ definition }) => contactsOf(definition).length > 0)
+    const failures = await this.#deps.contacts.failuresOf(notifying.map(({ key }) => key))
+    return rules.map((rule) => {
+      const failure = failures.get(rule.key)
+      const isLast =
+        failure !== undefined && (rule.lastError === null || Date.parse(failure.at) > Date.parse(rule.lastError.at))
+      return isLast ? { ...rule, lastError: failure } : rule
+    })
+  }
+
   async #enter(caller: UserPrincipal, domainId: string, action: DomainAction): Promise<DomainAccess> {
     const domain = await this.#deps.access.enter(caller, domainId)
     domain.require(action)
@@ -183,12 +262,14 @@ export class Rules implements RulesService {
   async #shown({ domainKey }: DomainAccess, id: string): Promise<RuleRecord> {
     const found = isId(id) ? await findRule(this.#deps.database.db, domainKey, id) : undefined
     if (found === undefined) throw notFound()
-    return found
+    const [rule = found] = await this.#withFailures([found])
+    return rule
   }
 
-  /** Throws `malformed` and `forbidden` for what the caller may not save. */
-  async #check(caller: UserPrincipal, domain: DomainAccess, fields: RuleFields): Promise<CompiledDefinition> {
+  /** Throws `malformed` and `forbidden` for what the caller may not save. Returns the members among its contacts. */
+  async #check(caller: UserPrincipal, domain: DomainAccess, fields: RuleFields): Promise<ReadonlyMap<string, number>> {
     const compiled = compileDefinition(fields.definition)
+    requireContacts(this.#deps.contacts, fields.definition)
     await requireRights(this.#deps, caller, domain.domainId, compiled)
     const { source, actions = [] } = fields.definition
     const tasks = actions.flatMap((action) => (action.type === 'start' ? [action.task] : []))
@@ -201,7 +282,7 @@ export class Rules implements RulesService {
     for (const [index, action] of actions.entries())
       if (action.type === 'start' && !known.has(action.task))
         throw refusedField(`/actions/${index}/task`, 'is not the id of a task of the domain')
-    return compiled
+    return await this.#deps.contacts.membersOf(domain.domainId, contactsOf(fields.definition))
   }
 
   /** Locks the rules of the domain and the rule, and changes it. */

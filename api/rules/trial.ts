@@ -16,6 +16,8 @@ import { monotonicMs, parseInstant } from '#core/time.ts'
 import { createTurns } from '#core/turns.ts'
 import { compileDefinition } from './compile.ts'
 import type { CompiledRule } from './compile.ts'
+import { requireContacts } from './contacts.ts'
+import type { Contacts } from './contacts.ts'
 import { RuleIndex } from './engine/index.ts'
 import type { RuleEffect } from './engine/index.ts'
 import { textOf, valueOf, variablesOf } from './evaluation/effects.ts'
@@ -80,11 +82,13 @@ export type TrialResult = {
   isComplete: boolean
 }
 
+type TrialDeps = RightsDeps & { database: Database; access: AccessPolicy; contacts: Contacts }
+
 export class Trials {
-  readonly #deps: RightsDeps & { database: Database; access: AccessPolicy }
+  readonly #deps: TrialDeps
   readonly #slots = new Slots({ what: 'trials of rules', ...MAX_TRIALS })
 
-  constructor(deps: RightsDeps & { database: Database; access: AccessPolicy }) {
+  constructor(deps: TrialDeps) {
     this.#deps = deps
   }
 
@@ -94,6 +98,7 @@ export class Trials {
     domain.require('rule_read')
     const { definition } = fieldsOf(input)
     const compiled = compileDefinition(definition)
+    requireContacts(this.#deps.contacts, definition)
     await requireRights(this.#deps, caller, domain.domainId, compiled)
     const range = rangeOf(input)
     const place = { ...LOG_START, message: 0 }

@@ -1,4 +1,4 @@
-/** `dead-letters`, `retry` and `discard` of what can give messages up: tasks, subscriptions and consumers. */
+/** `dead-letters`, `retry` and `discard` of what can give messages up: tasks, subscriptions, consumers and rules. */
 import type { Command } from '../shared/command.ts'
 import { arg } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
@@ -34,7 +34,7 @@ export function deadLetterCommands(
       tail,
       summary: `list the messages that ${owner} gave up`,
       example: `<${name}>`,
-      columns: ['id', 'source', 'at', 'reason', 'error', 'attempts', 'created_at'],
+      columns: ['id', 'source', 'contact', 'at', 'reason', 'error', 'attempts', 'created_at'],
       call: { method: 'GET', ...call, path: `${path}/dead-letters`, query: ['limit', 'offset'] },
     },
     change('retry', 'try dead letters again'),

@@ -3,6 +3,7 @@ import type { Cli, Group } from '../shared/command.ts'
 import { CommandError, UsageError } from '../shared/failures.ts'
 import { rowsOf } from '../shared/pages.ts'
 import { formatRules, readRules } from '../shared/rules-file.ts'
+import { deadLetterCommands } from './dead-letters.ts'
 import { arg, isRecord, jsonObject, plainText } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
 
@@ -74,6 +75,16 @@ export const rules: Group = {
       answer: 'ok',
       call: { method: 'DELETE', service: 'host', path: ONE },
     },
+    {
+      words: 'contacts',
+      args: '<rule_id>',
+      tail: 'domain',
+      summary: 'list to whom a rule sends mails and webhook requests',
+      example: '<rule_id>',
+      columns: ['contact', 'status', 'pending', 'dead_letters', 'last_error.reason'],
+      call: { method: 'GET', service: 'host', path: `${ONE}/contacts` },
+    },
+    ...deadLetterCommands('a contact of a rule', { path: ONE, name: 'rule_id', tail: 'domain', service: 'host' }),
     {
       words: 'try',
       args: '<JSON_rule>',

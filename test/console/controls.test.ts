@@ -1226,6 +1226,70 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     await page.unroute('**/subscriptions/*')
   })
 
+  test('rules: mails and webhooks are actions, and what a contact did not accept is retried and discarded', async () => {
+    const domain = await newDomain('Told')
+    const steam = await made(`/${domain}/channels`, { name: 'steam' })
+    await visitor.go(`/d/${domain}/rules`)
+    await button('New rule').click()
+    await dialog().getByLabel('Name', { exact: true }).fill('told')
+    await dialog().getByLabel('Add a channel').selectOption({ label: 'steam' })
+    await dialog().getByLabel('Condition').fill('value > 30.0')
+    const submit = button('Create rule', dialog())
+    await button('Add an action', dialog()).click()
+    await dialog().getByLabel('What action 2 does').selectOption({ label: 'Send a mail' })
+    expect(await submit.getAttribute('title')).toBe('Give an address first')
+    await dialog().getByLabel('To', { exact: true }).fill('admin@example.com, nobody')
+    await dialog().getByLabel('Subject').fill('{{ name }}')
+    await dialog().getByLabel('Text of the mail').fill('{{ value }}')
+    await button('Add an action', dialog()).click()
+    await dialog().getByLabel('What action 3 does').selectOption({ label: 'Call a webhook' })
+    expect(await submit.getAttribute('title')).toBe('Give the URL first')
+    const url = `http://${webhook.host}/told`
+    await dialog().getByLabel('URL').fill(url)
+    await dialog().getByLabel('JSON of the request').fill('{"payload": "{{ value }}"}')
+    await dialog().getByRole('group', { name: 'When action 3 acts' }).getByLabel('at each further message').check()
+    await submit.click()
+    await dialog().getByText('must be an email address').waitFor()
+    await dialog().getByLabel('To', { exact: true }).fill('admin@example.com')
+    await press('rooms/messages/rules/rules.tsx POST /{domain_id}/rules', () => confirm('Create rule'))
+    await headed('told')
+    const rule = /\/rules\/([^/?]+)/.exec(page.url())?.[1] ?? ''
+    const stored = await api<{ actions: object[] }>('GET', `/${domain}/rules/${rule}`)
+    expect(stored.actions).toEqual([
+      { type: 'alarm' },
+      { type: 'mail', to: ['admin@example.com'], subject: '{{ name }}', text: '{{ value }}', on: ['raise'] },
+      { type: 'webhook', url, payload: '{"payload": "{{ value }}"}', on: ['raise', 'repeat'] },
+    ])
+    const contacts = page.locator('.card').filter({ hasText: 'Contacts' })
+    await contacts.getByText(url).waitFor()
+    await button('Copy signing secret', contacts).waitFor()
+
+    webhook.contact.status = 410
+    await publish(
+      domain,
+      steam,
+      [31, 32, 33].map((v) => ({ n: 'a', v })),
+    )
+    await lettersLeft(3)
+    await contacts.getByText(/responded with status 410/).waitFor()
+    await button('Show the dead letter', letterRows().first()).click()
+    await dialog().getByLabel('message', { exact: true }).getByText('payload').waitFor()
+    await button('Close', dialog()).click()
+    await button('Discard the dead letter', letterRows().first()).click()
+    await press('rooms/messages/rules/contacts.tsx POST /{domain_id}/rules/{rule_id}/dead-letters/discard', () =>
+      confirm('Discard'),
+    )
+    await lettersLeft(2)
+    webhook.contact.status = 200
+    webhook.contact.payloads.length = 0
+    await press('rooms/messages/rules/contacts.tsx POST /{domain_id}/rules/{rule_id}/dead-letters/retry', () =>
+      button('Retry all').click(),
+    )
+    await until(() => webhook.contact.payloads.length === 2, 'the two letters at the webhook')
+    await letterRows().first().waitFor({ state: 'detached' })
+    await contacts.getByText(/responded with status 410/).waitFor({ state: 'detached' })
+  })
+
   test('workflows: created, started, stopped and deleted', async () => {
     const domain = await newDomain('Workflows')
     await visitor.go(`/d/${domain}/workflows`)

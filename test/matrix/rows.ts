@@ -223,6 +223,8 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
       return { positions: ['1-1-1'] }
     case 'POST /consumers/:consumer/dead-letters/retry':
     case 'POST /consumers/:consumer/dead-letters/discard':
+    case 'POST /rules/:rule_id/dead-letters/retry':
+    case 'POST /rules/:rule_id/dead-letters/discard':
       return { all: true }
     case 'POST /rules':
       return {

@@ -8,7 +8,9 @@ import type { SharedLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { createConfirmations } from './confirmation.ts'
 import { startNotificationConsumer } from './consumer.ts'
+import { createLinks } from './links.ts'
 import { subscriptionRoutes } from './routes.ts'
+import { RuleContacts } from './rule-contacts.ts'
 import { Sender } from './sender.ts'
 import { createSubscriptionsService } from './service.ts'
 
@@ -31,24 +33,26 @@ export async function startNotifications(deps: {
   fullDomains: FullDomains
   /** Tests shorten them. */
   times?: NotificationTimes | undefined
-}): Promise<{ readonly routes: RoutePlugin; stop(): Promise<void> }> {
+}): Promise<{ readonly routes: RoutePlugin; readonly ruleContacts: RuleContacts; stop(): Promise<void> }> {
   const { config, database, keyring, limits, logger, identity, gate, times = {} } = deps
   const privateHosts = config.webhookHosts
   const signingSecretOf = (subscriptionId: string) =>
     keyring.mac('notification signature', subscriptionId).toString('hex')
+  const confirmations = createConfirmations(keyring, config.publicUrl)
+  const sendLink = createLinks({ database, mailer: identity.mailer, limits, confirmations })
   const service = createSubscriptionsService({
     database,
     journal: identity.journal,
     gate,
-    mailer: identity.mailer,
-    limits,
-    confirmations: createConfirmations(keyring, config.publicUrl),
+    confirmations,
+    sendLink,
     privateHosts,
   })
   const consumer = await startNotificationConsumer(database, logger, deps.fullDomains, times.intervalMs)
   const sender = new Sender({
     database,
     gate,
+    access: identity.access,
     journal: identity.journal,
     mailer: identity.mailer,
     quotas: identity.quotas,
@@ -58,7 +62,17 @@ export async function startNotifications(deps: {
     signingSecretOf,
     ...times,
   })
+  const ruleContacts = new RuleContacts({
+    database,
+    access: identity.access,
+    fullDomains: deps.fullDomains,
+    sendLink,
+    privateHosts,
+    signingSecretOf,
+    onRecorded: () => sender.wake(),
+  })
   return {
+    ruleContacts,
     routes: subscriptionRoutes(service, signingSecretOf),
     async stop() {
       await consumer.stop()

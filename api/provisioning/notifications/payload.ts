@@ -1,4 +1,4 @@
-/** The payload of a notification, for mails and webhooks. */
+/** The payload of a notification, for mails and webhooks: of a message, or of what a rule says. */
 import type { LiveMessage } from '#api/messages/index.ts'
 import { formatTime } from '#core/time.ts'
 
@@ -40,4 +40,17 @@ export function mailOf(contact: string, topic: string, payload: NotificationPayl
       '',
     ].join('\n'),
   }
+}
+
+/** A mail of a rule has its texts since it was recorded. */
+export const mailOfRule = (contact: string, payload: NotificationPayload) => ({
+  to: contact,
+  subject: String(payload['subject'] ?? ''),
+  text: String(payload['text'] ?? ''),
+})
+
+/** The body of a webhook request of a rule. That of a template is what the template says, and nothing more. */
+export function bodyOfRule(id: string, payload: NotificationPayload): string {
+  const body = String(payload['body'] ?? '')
+  return payload['is_template'] === true ? body : `{"id":${JSON.stringify(id)},${body.slice(1)}`
 }

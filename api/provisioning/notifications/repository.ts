@@ -43,8 +43,9 @@ type Row = {
   last_error: SubscriptionRecord['lastError']
 }
 
-/** Condition: the contact of the subscription `n` may get notifications. */
-const IS_CONFIRMED = sql<boolean>`(position('://' in n.contact) > 0 OR n.confirmed_at IS NOT NULL)`
+/** Condition: the contact of the subscription `n`, or of a rule, may get notifications. */
+export const IS_CONFIRMED = sql<boolean>`(position('://' in n.contact) > 0 OR n.confirmed_at IS NOT NULL OR EXISTS (SELECT FROM users m
+  WHERE m.key = n.member_key AND m.status = 'enabled' AND m.verified_at IS NOT NULL AND lower(m.email) = lower(n.contact)))`
 
 const COLUMNS = sql`${IS_CONFIRMED} AS is_confirmed, n.key, n.id, n.user_key AS owner_key, u.id AS owner_id, n.channel_key, n.topic, n.filter, n.contact, n.missed, n.behind_since,
   CASE WHEN n.error_count > 0 THEN json_build_object('at', n.error_at, 'reason', n.error_reason, 'count', n.error_count) END AS last_error,
@@ -117,10 +118,10 @@ export async function recordLinkSent(db: Queryable, id: string): Promise<void> {
 export async function confirmAddress(
   tx: Transaction,
   id: string,
-): Promise<{ id: string; channelKey: number }[] | undefined> {
+): Promise<{ id: string; channelKey: number | null }[] | undefined> {
   const { rows: known } = await sql`SELECT FROM notification_subscriptions WHERE id = ${id}`.execute(tx)
   if (known.length === 0) return undefined
-  const { rows } = await sql<{ id: string; channel_key: number }>`
+  const { rows } = await sql<{ id: string; channel_key: number | null }>`
     UPDATE notification_subscriptions n SET confirmed_at = now(), since_xid = position_xid() FROM notification_subscriptions o
      WHERE o.id = ${id} AND n.user_key = o.user_key AND lower(n.contact) = lower(o.contact) AND n.confirmed_at IS NULL
     RETURNING n.id, n.channel_key`.execute(tx)
@@ -131,7 +132,9 @@ export async function confirmAddress(
 export async function countSubscriptions(tx: Transaction, userKey: number): Promise<number> {
   await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`subscriptions of ${userKey}`}, 0))`.execute(tx)
   const { rows } = await sql<{ total: number }>`
-    SELECT count(*) AS total FROM notification_subscriptions WHERE user_key = ${userKey}`.execute(tx)
+    SELECT count(*) AS total FROM notification_subscriptions WHERE user_key = ${userKey} AND rule_key IS NULL`.execute(
+    tx,
+  )
   return rows[0]?.total ?? 0
 }
 
@@ -140,7 +143,7 @@ export type SubscriptionOwner = { key: number; boundDomainKey: number | undefine
 
 const isOf = ({ key, boundDomainKey }: SubscriptionOwner): Sql<boolean> =>
   boundDomainKey === undefined
-    ? sql<boolean>`n.user_key = ${key}`
+    ? sql<boolean>`(n.user_key = ${key} AND n.rule_key IS NULL)`
     : sql<boolean>`(n.user_key = ${key}
         AND EXISTS (SELECT FROM channels h WHERE h.key = n.channel_key AND h.domain_key = ${boundDomainKey}))`
 
@@ -317,8 +320,14 @@ export type DueDelivery = {
   owner: { key: number; id: string; isPlatformAdmin: boolean; isEnabled: boolean }
   domainKey: number
   domainId: string
-  channelKey: number
+  /** Null for a contact of a rule. */
+  channelKey: number | null
+  /** Of a rule: the channel of the message; empty: no message caused it. */
   channelId: string
+  /** Null for a subscription. */
+  ruleId: string | null
+  /** The member whose verified address the contact is; null: the contact was confirmed, or needs no confirmation. */
+  memberKey: number | null
 }
 
 export type Claim = {
@@ -375,8 +384,10 @@ export async function claimDeliveries(
     status: string
     domain_key: number
     domain_id: string
-    channel_key: number
-    channel_id: string
+    channel_key: number | null
+    channel_id: string | null
+    rule_id: string | null
+    member_key: number | null
   }>`
     WITH ranked AS (
       SELECT d.key, o.busy + row_number() OVER (PARTITION BY o.user_key ORDER BY d.next_attempt_at, d.key) AS place
@@ -394,9 +405,11 @@ export async function claimDeliveries(
         FROM due WHERE w.key = due.key RETURNING w.key, w.id, w.attempts, w.payload, w.subscription_key
     )
     SELECT c.key, c.id, c.attempts, c.payload, c.subscription_key, n.id AS subscription_id, n.contact, ${IS_CONFIRMED} AS is_confirmed, n.error_count > 0 AS has_failed,
-           u.key AS user_key, u.id AS user_id, u.role, u.status, d.key AS domain_key, d.id AS domain_id, h.key AS channel_key, h.id AS channel_id
+           u.key AS user_key, u.id AS user_id, u.role, u.status, d.key AS domain_key, d.id AS domain_id, h.key AS channel_key, h.id AS channel_id,
+           r.id AS rule_id, CASE WHEN n.confirmed_at IS NULL THEN n.member_key END AS member_key
       FROM claimed c JOIN notification_subscriptions n ON n.key = c.subscription_key JOIN users u ON u.key = n.user_key
-      JOIN channels h ON h.key = n.channel_key JOIN domains d ON d.key = h.domain_key ORDER BY c.key`.execute(db)
+      LEFT JOIN channels h ON h.key = n.channel_key LEFT JOIN rules r ON r.key = n.rule_key
+      JOIN domains d ON d.key = coalesce(h.domain_key, r.domain_key) ORDER BY c.key`.execute(db)
   return { due: rows.map(dueFromRow), nextOwner }
 
   function dueFromRow(row: (typeof rows)[number]): DueDelivery {
@@ -419,7 +432,9 @@ export async function claimDeliveries(
       domainKey: row.domain_key,
       domainId: row.domain_id,
       channelKey: row.channel_key,
-      channelId: row.channel_id,
+      channelId: row.channel_id ?? String(row.payload['channel'] ?? ''),
+      ruleId: row.rule_id,
+      memberKey: row.member_key,
     }
   }
 }
@@ -542,11 +557,20 @@ export async function readNotificationBytes(
   domainKeys: readonly number[],
 ): Promise<ReadonlyMap<number, number>> {
   const { rows } = await sql<{ key: number; bytes: number }>`
-    SELECT h.domain_key AS key, sum(pg_column_size(w.payload))::float8 AS bytes
-      FROM channels h JOIN notification_subscriptions n ON n.channel_key = h.key JOIN notification_deliveries w ON w.subscription_key = n.key
-     WHERE h.domain_key = ANY (${[...domainKeys]}::bigint[]) GROUP BY h.domain_key`.execute(db)
+    SELECT o.domain_key AS key, sum(pg_column_size(w.payload))::float8 AS bytes
+      FROM (SELECT h.domain_key, n.key FROM channels h JOIN notification_subscriptions n ON n.channel_key = h.key
+             WHERE h.domain_key = ANY (${[...domainKeys]}::bigint[])
+            UNION ALL SELECT r.domain_key, n.key FROM rules r JOIN notification_subscriptions n ON n.rule_key = r.key
+             WHERE r.domain_key = ANY (${[...domainKeys]}::bigint[])) o
+      JOIN notification_deliveries w ON w.subscription_key = o.key GROUP BY o.domain_key`.execute(db)
   return new Map(rows.map(({ key, bytes }) => [key, bytes]))
 }
+
+/** Condition: deliveries of these subscriptions. One is compared, so that the index has their order. */
+const areOf = (subscriptionKeys: readonly number[]) =>
+  subscriptionKeys.length === 1
+    ? sql<boolean>`subscription_key = ${subscriptionKeys[0]}`
+    : sql<boolean>`subscription_key = ANY (${[...subscriptionKeys]}::bigint[])`
 
 export type DeliveryRecord = {
   id: string
@@ -555,22 +579,24 @@ export type DeliveryRecord = {
   lastError: string | null
   createdAt: string
   givenUpAt: string
+  contact: string
 }
 
 /** A node of an earlier build notes no time. */
 const GIVEN_UP_AT = sql`coalesce(given_up_at, created_at)`
 
-/** Lists the dead letters of a subscription, newest first. */
+/** Lists the dead letters of these subscriptions, newest first. */
 export async function listDeadLetters(
   db: Queryable,
-  subscriptionKey: number,
+  subscriptionKeys: readonly number[],
   range: PageRange,
 ): Promise<{ total: number; letters: DeliveryRecord[]; next: PageEnd }> {
-  const where = sql<boolean>`subscription_key = ${subscriptionKey} AND next_attempt_at IS NULL`
+  const where = sql<boolean>`${areOf(subscriptionKeys)} AND next_attempt_at IS NULL`
   const { rows: counted } = await sql<{ total: number }>`
     SELECT count(*) AS total FROM notification_deliveries WHERE ${where}`.execute(db)
   const source = {
-    columns: sql`id, payload, attempts, last_error, created_at, ${GIVEN_UP_AT} AS at`,
+    columns: sql`id, payload, attempts, last_error, created_at, ${GIVEN_UP_AT} AS at,
+      (SELECT n.contact FROM notification_subscriptions n WHERE n.key = subscription_key) AS contact`,
     from: sql`notification_deliveries`,
     where,
     keyset: new Keyset([{ by: sql`key`, type: 'number', dir: 'desc' }]),
@@ -582,6 +608,7 @@ export async function listDeadLetters(
     last_error: string | null
     created_at: string
     at: string
+    contact: string
   }
   const { rows, next } = await readPage<Found>(db, source, range)
   return {
@@ -594,6 +621,7 @@ export async function listDeadLetters(
       lastError: row.last_error,
       createdAt: row.created_at,
       givenUpAt: row.at,
+      contact: row.contact,
     })),
   }
 }
@@ -616,31 +644,31 @@ export const subscriptionsWithLetters = (userKey: number, domainKey: number, bou
              AND EXISTS (SELECT FROM channels h WHERE h.key = n.channel_key AND h.domain_key = ${domainKey}) OFFSET 0) n
    WHERE n.count > 0 ORDER BY n.key DESC LIMIT ${bounds.sources}`
 
-/** Condition: dead letters of the subscription that are meant. */
-const areMeant = (subscriptionKey: number, selection: LetterSelection) =>
-  sql<boolean>`subscription_key = ${subscriptionKey} AND next_attempt_at IS NULL
+/** Condition: dead letters of these subscriptions that are meant. */
+const areMeant = (subscriptionKeys: readonly number[], selection: LetterSelection) =>
+  sql<boolean>`${areOf(subscriptionKeys)} AND next_attempt_at IS NULL
     AND ${isSelected(selection, { id: sql`id`, at: GIVEN_UP_AT })}`
 
-/** Makes dead letters of the subscription due, with all of their attempts. Returns their number. */
+/** Makes dead letters of these subscriptions due, with all of their attempts. Returns their number. */
 export async function retryDeadLetters(
   db: Queryable,
-  subscriptionKey: number,
+  subscriptionKeys: readonly number[],
   selection: LetterSelection,
 ): Promise<number> {
   const { numAffectedRows = 0n } =
     await sql`UPDATE notification_deliveries SET next_attempt_at = now(), attempts = 0, last_error = NULL, given_up_at = NULL
-    WHERE ${areMeant(subscriptionKey, selection)}`.execute(db)
+    WHERE ${areMeant(subscriptionKeys, selection)}`.execute(db)
   return Number(numAffectedRows)
 }
 
 /** Returns the number of removed dead letters. */
 export async function discardDeadLetters(
   db: Queryable,
-  subscriptionKey: number,
+  subscriptionKeys: readonly number[],
   selection: LetterSelection,
 ): Promise<number> {
   const { numAffectedRows = 0n } = await sql`DELETE FROM notification_deliveries
-    WHERE ${areMeant(subscriptionKey, selection)}`.execute(db)
+    WHERE ${areMeant(subscriptionKeys, selection)}`.execute(db)
   return Number(numAffectedRows)
 }
 

@@ -5,7 +5,7 @@
  * claims the deliveries, so a notification can be sent twice but is never lost.
  */
 import type { MessageGate } from '#api/devices/index.ts'
-import type { Journal, Mailer, Quotas, UserPrincipal } from '#api/identity/index.ts'
+import type { AccessPolicy, Journal, Mailer, Quotas, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { MAX_WAIT_DAYS } from '#api/messages/index.ts'
 import { kindOf } from '#core/errors/index.ts'
@@ -17,8 +17,9 @@ import { countRefusal } from '#core/metrics/index.ts'
 import { startRounds } from '#core/rounds.ts'
 import type { Pause, Rounds } from '#core/rounds.ts'
 import { monotonicMs } from '#core/time.ts'
+import { MAIL, hostOf } from './contact.ts'
 import { NOTIFICATION_METRICS } from './metrics.ts'
-import { mailOf } from './payload.ts'
+import { bodyOfRule, mailOf, mailOfRule } from './payload.ts'
 import {
   claimDeliveries,
   completeDelivery,
@@ -30,11 +31,13 @@ import {
 import type { DueDelivery } from './repository.ts'
 import { createReachability } from './reachability.ts'
 import type { Reachability } from './reachability.ts'
+import { isMember } from './rule-contacts.ts'
 import { POST_DEADLINE_MS, postWebhook } from './webhook.ts'
 
 export type SenderDeps = {
   database: Database
   gate: MessageGate
+  access: Pick<AccessPolicy, 'enter'>
   journal: Pick<Journal, 'change'>
   mailer: Mailer
   quotas: Pick<Quotas, 'spendNotification'>
@@ -235,8 +238,9 @@ export class Sender {
     const { database, journal, logger, rightSeconds: pauseSeconds = RIGHT_SECONDS } = this.#deps
     const { subscriptionId: id, channelId, channelKey, domainKey, owner } = due
     const hold = { reason, pauseSeconds, expiryDays: MAX_WAIT_DAYS }
-    // Only the first failure is in the journal.
-    if (due.hasFailed) return void (await database.transaction((tx) => holdDeliveries(tx, due, hold)))
+    // Only the first failure is in the journal. That of a contact of a rule shows on the rule.
+    if (due.hasFailed || channelKey === null)
+      return void (await database.transaction((tx) => holdDeliveries(tx, due, hold)))
     logger.info({ subscription: id, reason }, 'the notifications of a subscription wait')
     await journal.change('system', async (tx, record) => {
       if (!(await holdDeliveries(tx, due, hold))) return
@@ -246,9 +250,14 @@ export class Sender {
   }
 
   /** Undefined when the subscriber still has `subscribe` (decision 57) and the email address is confirmed. */
-  async #refusalOf({ owner, domainId, channelId, isConfirmed }: DueDelivery): Promise<string | undefined> {
-    if (!owner.isEnabled) return 'the user of the subscription is disabled'
+  async #refusalOf(due: DueDelivery): Promise<string | undefined> {
+    const { owner, domainId, channelId, isConfirmed, ruleId, memberKey } = due
+    const { access, database, gate } = this.#deps
+    const user = `the user of the ${ruleId === null ? 'subscription' : 'rule'}`
+    if (!owner.isEnabled) return `${user} is disabled`
     if (!isConfirmed) return 'the email address is not confirmed'
+    if (memberKey !== null && !(await isMember(database.db, access, memberKey, domainId)))
+      return 'the email address is no longer that of a member, and is not confirmed'
     const principal: UserPrincipal = {
       kind: 'user',
       key: owner.key,
@@ -262,22 +271,26 @@ export class Sender {
     }
     const path = { domain: domainId, channel: channelId }
     try {
-      await this.#deps.gate.authorize({ kind: 'user', principal }, path, 'subscribe')
+      // What no message caused is about the whole domain.
+      if (channelId === '') (await access.enter(principal, domainId)).require('channel_subscribe')
+      else await gate.authorize({ kind: 'user', principal }, path, 'subscribe')
       return undefined
     } catch (error) {
       if (kindOf(error) === 'forbidden' || kindOf(error) === 'not_found')
-        return 'the user of the subscription may not subscribe to the channel, or the channel is disabled'
+        return `${user} may not subscribe to the channel, or the channel is disabled`
       throw error
     }
   }
 
-  async #send({ id, contact, payload, subscriptionId, channelId }: DueDelivery): Promise<void> {
+  async #send({ id, contact, payload, subscriptionId, channelId, ruleId }: DueDelivery): Promise<void> {
     const { mailer, privateHosts, signingSecretOf, postDeadlineMs: deadlineMs = POST_DEADLINE_MS } = this.#deps
     if (!contact.includes('://')) {
+      if (ruleId !== null) return await mailer.attempt(mailOfRule(contact, payload))
       const subtopic = String(payload['subtopic'] ?? '')
       return await mailer.attempt(mailOf(contact, subtopic === '' ? channelId : `${channelId}.${subtopic}`, payload))
     }
-    const body = JSON.stringify({ id, subscription_id: subscriptionId, ...payload })
+    const body =
+      ruleId === null ? JSON.stringify({ id, subscription_id: subscriptionId, ...payload }) : bodyOfRule(id, payload)
     const secret = signingSecretOf(subscriptionId)
     const { signal } = this.#stopping
     const status = await postWebhook(contact, { body, secret, privateHosts, deadlineMs, signal })
@@ -311,11 +324,6 @@ async function failureOf(work: Promise<void>): Promise<Error | undefined> {
     return error instanceof Error ? error : new Error(String(error))
   }
 }
-
-/** All mails use one server, so they count as one host. */
-const MAIL = 'mail'
-
-const hostOf = (contact: string) => (contact.includes('://') ? new URL(contact).host : MAIL)
 
 /** Entries with the count 0 are removed. */
 function count<K>(counts: Map<K, number>, name: K, change: number): void {

@@ -3,17 +3,16 @@
  * they may read. An unconfirmed email address gets nothing except the confirmation link.
  */
 import type { MessageGate } from '#api/devices/index.ts'
-import type { Journal, Mailer, Origin, UserPrincipal } from '#api/identity/index.ts'
+import type { Journal, Origin, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { requireSelection } from '#core/changelog/index.ts'
 import type { LetterSelection } from '#core/changelog/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
-import type { BucketRule, SharedLimits } from '#core/limits/index.ts'
 import { LINK_LIFETIME_SECONDS } from './confirmation.ts'
 import type { Confirmations } from './confirmation.ts'
-import { createLimiter } from './limiter.ts'
+import type { SendLink } from './links.ts'
 import type { DeliveryRecord, SubscriptionRecord } from './repository.ts'
 import {
   confirmAddress,
@@ -24,7 +23,6 @@ import {
   insertSubscription,
   listDeadLetters,
   listSubscriptions,
-  recordLinkSent,
   removeSubscription,
   retryDeadLetters,
   wasLinkSent,
@@ -64,34 +62,17 @@ export type SubscriptionsService = {
 /** Maximum number of subscriptions of one user. */
 const MAX_SUBSCRIPTIONS = 1000
 
-/** Limits of links to one address, and of links by one user. */
-const PER_ADDRESS: BucketRule = { burst: 3, perMinute: 3 / 60 }
-const PER_USER: BucketRule = { burst: 20, perMinute: 20 / 60 }
-
 const notFound = () => new ServiceError('not_found', 'entity not found')
 
 export function createSubscriptionsService(deps: {
   database: Database
   journal: Journal
   gate: MessageGate
-  mailer: Mailer
-  limits: SharedLimits | undefined
   confirmations: Confirmations
+  sendLink: SendLink
   privateHosts: readonly string[]
 }): SubscriptionsService {
-  const { database, journal, gate, mailer, limits, confirmations, privateHosts } = deps
-  const addresses = createLimiter('confirm address', PER_ADDRESS, limits)
-  const users = createLimiter('confirm user', PER_USER, limits)
-
-  /** Sends a link. Returns 0, or the milliseconds until the limits permit one. */
-  async function sendLink(caller: UserPrincipal, subscription: { id: string; contact: string }): Promise<number> {
-    // The limit of the user is checked first, so that a limited user does not consume the limit of the address.
-    const waitMs = (await users.take(caller.id)) || (await addresses.take(subscription.contact.toLowerCase()))
-    if (waitMs > 0) return waitMs
-    await recordLinkSent(database.db, subscription.id)
-    void mailer.send(confirmations.mailFor(subscription, Date.now() / 1000))
-    return 0
-  }
+  const { database, journal, gate, confirmations, sendLink, privateHosts } = deps
 
   async function find(caller: UserPrincipal, id: string): Promise<SubscriptionRecord> {
     const found = isId(id) ? await findSubscription(database.db, caller, id) : undefined
@@ -170,7 +151,7 @@ export function createSubscriptionsService(deps: {
           for (const one of confirmed ?? [])
             record({
               operation: 'subscription.confirm',
-              entityKeys: [one.channelKey],
+              entityKeys: one.channelKey === null ? [] : [one.channelKey],
               attributes: { id: one.id, address: origin.address },
             })
           return confirmed !== undefined
@@ -184,16 +165,16 @@ export function createSubscriptionsService(deps: {
     async deadLetters(caller, id, query) {
       const { key } = await find(caller, id)
       const { offset, limit } = query
-      const { total, letters, next } = await listDeadLetters(database.db, key, query)
+      const { total, letters, next } = await listDeadLetters(database.db, [key], query)
       return { total, offset, limit, items: letters, next }
     },
     async retryDeadLetters(caller, id, selection) {
       const { key } = await find(caller, id)
-      return await retryDeadLetters(database.db, key, requireSelection(selection))
+      return await retryDeadLetters(database.db, [key], requireSelection(selection))
     },
     async discardDeadLetters(caller, id, selection) {
       const { key } = await find(caller, id)
-      return await discardDeadLetters(database.db, key, requireSelection(selection))
+      return await discardDeadLetters(database.db, [key], requireSelection(selection))
     },
   }
 }

@@ -21,12 +21,12 @@ export function parseTopic(text: string): Topic {
 }
 
 /** Throws `malformed` unless it is an email address or a permitted webhook URL. */
-export function requireContact(contact: string, privateHosts: readonly string[]): void {
+export function requireContact(contact: string, privateHosts: readonly string[], path = '/contact'): void {
   if (isMailAddress(contact)) return
   const url = URL.canParse(contact) ? new URL(contact) : undefined
   if (url === undefined || !mayPostTo(url, privateHosts))
     throw refusedField(
-      '/contact',
+      path,
       'must be an email address or a public https URL without user and password; SKEIN_WEBHOOK_HOSTS permits other hosts',
     )
 }

@@ -4,9 +4,10 @@ import type { Transaction } from '#core/database/index.ts'
 import { queueMessages } from '#queues/index.ts'
 import type { NewMessage } from '#queues/index.ts'
 import { Episodes } from '../alarms/raising.ts'
-import type { CompiledRule } from '../compile.ts'
+import type { CompiledAction, CompiledRule } from '../compile.ts'
+import type { Contacts, NewNotification } from '../contacts.ts'
 import type { RuleClient } from '../engine/index.ts'
-import { publicationOf, startOf, textOf, valueOf, variablesOf } from './effects.ts'
+import { mailsOf, publicationOf, requestOf, startOf, textOf, valueOf, variablesOf } from './effects.ts'
 import type { Known } from './effects.ts'
 import type { Caused, Evaluation } from './evaluation.ts'
 import { countErrors, countPublications, findTaskKeys, insertPublications } from './repository.ts'
@@ -22,6 +23,7 @@ const FULL = `${MAX_PUBLICATIONS} messages of rules of the domain wait for their
 export class Collected {
   readonly #episodes = new Episodes()
   readonly #publications: NewPublication[] = []
+  readonly #notifications: NewNotification[] = []
   readonly #starts: { rule: CompiledRule; taskId: string; message: NewMessage }[] = []
   readonly #known: Known
   readonly #domain: StepDomain
@@ -61,17 +63,39 @@ export class Collected {
     const { rule, effect } = caused
     for (const [place, action] of rule.actions.entries()) {
       if (action.type === 'alarm') this.#alarm(caused, variables)
-      else if (!action.on.has(effect.kind)) continue
-      else if (action.type === 'publish') {
-        const of = { domainKey: this.#domain.domainKey, place, variables, known: this.#known }
+      else if (action.on.has(effect.kind)) this.#act(caused, action, { place, rule, variables })
+    }
+  }
+
+  #act(
+    caused: Caused,
+    action: Exclude<CompiledAction, { type: 'alarm' }>,
+    { place, rule, variables }: { place: number; rule: CompiledRule; variables: ReturnType<typeof variablesOf> },
+  ): void {
+    const known = this.#known
+    switch (action.type) {
+      case 'publish': {
+        const of = { domainKey: this.#domain.domainKey, place, variables, known }
         const publication = publicationOf(caused, action, of)
         this.#publications.push(publication)
         this.#chars += CHARS_OF_EFFECT + publication.payload.length
-      } else {
-        this.#starts.push({ rule, taskId: action.taskId, message: startOf(caused, place, this.#known) })
-        this.#chars += CHARS_OF_EFFECT
+        return
       }
+      case 'start':
+        this.#starts.push({ rule, taskId: action.taskId, message: startOf(caused, place, known) })
+        this.#chars += CHARS_OF_EFFECT
+        return
+      case 'mail':
+        for (const mail of mailsOf(caused, action, variables, known)) this.#notify(mail)
+        return
+      case 'webhook':
+        this.#notify(requestOf(caused, action, variables, known))
     }
+  }
+
+  #notify(notification: NewNotification): void {
+    this.#notifications.push(notification)
+    this.#chars += CHARS_OF_EFFECT + String(notification.payload['body'] ?? notification.payload['text'] ?? '').length
   }
 
   #alarm(caused: Caused, variables: ReturnType<typeof variablesOf>): void {
@@ -104,8 +128,12 @@ export class Collected {
   async store(
     tx: Transaction,
     record: Recorder,
-    { evaluation, maxOpen }: { evaluation: Evaluation; maxOpen: number | undefined },
-  ): Promise<{ published: boolean; started: boolean }> {
+    {
+      evaluation,
+      maxOpen,
+      contacts,
+    }: { evaluation: Evaluation; maxOpen: number | undefined; contacts: Pick<Contacts, 'record'> },
+  ): Promise<{ published: boolean; started: boolean; notified: boolean }> {
     const { domainKey } = this.#domain
     const refused = this.#episodes.isEmpty
       ? new Set<string>()
@@ -135,8 +163,18 @@ export class Collected {
         for (const { rule } of starts) this.#countActed(evaluation, rule.key)
       }
     }
+    const notified = await contacts.record(tx, domainKey, this.#notifications)
+    for (const ruleKey of notified.recorded) this.#countActed(evaluation, ruleKey)
+    for (const { ruleKey, reason, count } of notified.refused) {
+      const rule = this.#rules.get(ruleKey)
+      if (rule !== undefined) errors.push({ ruleId: rule.id, reason, count })
+    }
     await countErrors(tx, errors)
-    return { published: fitting.length > 0, started: this.#starts.length > 0 }
+    return {
+      published: fitting.length > 0,
+      started: this.#starts.length > 0,
+      notified: notified.recorded.length > 0,
+    }
   }
 
   /** What there is room for among the publications of the domain that wait. */

@@ -4,6 +4,7 @@ import { RuleClient } from '../engine/index.ts'
 import type { RuleVariables } from '../engine/index.ts'
 import { digestOfParts } from '../digest.ts'
 import type { CompiledAction, CompiledRule } from '../compile.ts'
+import type { NewNotification } from '../contacts.ts'
 import type { Caused } from './evaluation.ts'
 import type { NewPublication } from './repository.ts'
 import { NO_CLIENT, depthOf } from './samples.ts'
@@ -51,8 +52,10 @@ export function textOf(caused: Caused, variables: RuleVariables): string {
 const clean = (text: string) => text.replaceAll('\0', '').toWellFormed()
 
 type Publish = Extract<CompiledAction, { type: 'publish' }>
+type Mail = Extract<CompiledAction, { type: 'mail' }>
+type Webhook = Extract<CompiledAction, { type: 'webhook' }>
 
-/** The default payload of a publication. */
+/** The default payload of a publication and of a webhook request. */
 function describe(caused: Caused, variables: RuleVariables, known: Known): string {
   const { rule, series, effect } = caused
   const { client } = variables
@@ -98,6 +101,65 @@ export function publicationOf(
     // What time causes was begun by messages too.
     depth: Math.max(sample === undefined ? 0 : depthOf(sample), last?.depth ?? 0) + 1,
     origin: originOf(caused, place),
+  }
+}
+
+const MAX_SUBJECT_CHARS = 250
+const MOMENT_WORDS = { raise: 'raised', repeat: 'goes on', clear: 'cleared' } as const
+
+/** What deliveries of rules have in common: the channel whose right is looked at again, and the client in whose order they are. */
+const lane = ({ series }: Caused, known: Known) => ({
+  publisher: series.publisherId,
+  channel: known.channelId(series.channelKey),
+})
+
+const oneLine = (text: string) =>
+  clean(text)
+    .replaceAll(/[\r\n\t]+/g, ' ')
+    .trim()
+    .slice(0, MAX_SUBJECT_CHARS)
+
+/** The mail of an action, for each of its addresses. */
+export function mailsOf(caused: Caused, action: Mail, variables: RuleVariables, known: Known): NewNotification[] {
+  const { rule, windows, effect } = caused
+  const summary = textOf(caused, variables)
+  const subject =
+    action.subject?.render(variables, windows) ?? `[${rule.severity}] ${MOMENT_WORDS[effect.kind]}: ${summary}`
+  const text = action.text?.render(variables, windows) ?? describeInText(caused, variables, known, summary)
+  const payload = { ...lane(caused, known), subject: oneLine(subject), text: clean(text) }
+  return action.to.map((contact) => ({ ruleKey: rule.key, contact, payload }))
+}
+
+function describeInText(caused: Caused, variables: RuleVariables, known: Known, summary: string): string {
+  const { rule, series, effect } = caused
+  const { client, unit } = variables
+  const value = valueOf(variables)
+  const lines: (readonly [string, string])[] = [
+    ['Rule', `${rule.name} (${MOMENT_WORDS[effect.kind]})`],
+    ['Severity', rule.severity],
+    ['Time', new Date(effect.atMs).toISOString()],
+    ['Client', client.name === '' ? client.id : client.name],
+    ['Channel', known.channelName(series.channelKey)],
+    ['Subtopic', series.subtopic],
+    ['Name', series.name],
+    ['Value', value === null ? '' : `${String(value)}${unit === undefined ? '' : ` ${unit}`}`],
+  ]
+  return [summary, '', ...lines.filter(([, text]) => text !== '').map(([label, text]) => `${label}: ${text}`), ''].join(
+    '\n',
+  )
+}
+
+/** The request of an action. */
+export function requestOf(caused: Caused, action: Webhook, variables: RuleVariables, known: Known): NewNotification {
+  const body = action.payload?.render(variables, caused.windows)
+  return {
+    ruleKey: caused.rule.key,
+    contact: action.url,
+    payload: {
+      ...lane(caused, known),
+      body: clean(body ?? describe(caused, variables, known)),
+      ...(body === undefined ? {} : { is_template: true }),
+    },
   }
 }
 

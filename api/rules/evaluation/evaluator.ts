@@ -65,6 +65,8 @@ export type EvaluatorDeps = Omit<StepDeps, 'node'> & {
   onCommitted: (listener: () => void) => () => void
   /** Called when publications were recorded. */
   onPublished: () => void
+  /** Called when mails or webhook requests were recorded. */
+  onNotified: () => void
   /** Tests shorten it. */
   intervalMs?: number | undefined
 }
@@ -185,7 +187,7 @@ export class Evaluator {
 
   /** One step of each domain that waits. True: there is more to do. */
   async #stepInTurn(): Promise<boolean> {
-    const { bus, logger, onPublished } = this.#deps
+    const { bus, logger, onPublished, onNotified } = this.#deps
     let hasMore = false
     for (const domainKey of this.#waiting.union(NONE)) {
       const begunMs = monotonicMs()
@@ -193,6 +195,7 @@ export class Evaluator {
       try {
         const outcome = await this.#steps.step(domainKey)
         if (outcome.published) onPublished()
+        if (outcome.notified) onNotified()
         if (outcome.started) hintMessages(bus)
         if (outcome.isElsewhere) await this.#leave(domainKey)
         if (outcome.hasMore) this.#waiting.add(domainKey)

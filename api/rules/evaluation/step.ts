@@ -13,6 +13,7 @@ import { formatTime, monotonicMs } from '#core/time.ts'
 import { createTurns, inTurns } from '#core/turns.ts'
 import { compileRule } from '../compile.ts'
 import type { CompiledRule } from '../compile.ts'
+import type { Contacts } from '../contacts.ts'
 import { RuleIndex } from '../engine/index.ts'
 import { listEnabled, noteChange } from '../repository.ts'
 import type { StoredRule } from '../repository.ts'
@@ -67,6 +68,7 @@ const MAX_DOMAINS = 10_000
 export type StepDeps = RightsDeps & {
   journal: Pick<Journal, 'change'>
   quotas: Pick<Quotas, 'ofDomain'>
+  contacts: Pick<Contacts, 'record'>
   /** Identifies this process. */
   node: string
 }
@@ -78,9 +80,10 @@ export type StepOutcome = {
   hasMore: boolean
   published: boolean
   started: boolean
+  notified: boolean
 }
 
-const NOTHING: StepOutcome = { isElsewhere: false, hasMore: false, published: false, started: false }
+const NOTHING: StepOutcome = { isElsewhere: false, hasMore: false, published: false, started: false, notified: false }
 
 type Rules = { stored: readonly StoredRule[]; compiled: ReadonlyMap<number, CompiledRule> }
 
@@ -141,6 +144,7 @@ export class RuleSteps {
           hasMore: together.hasMore || alone.hasMore,
           published: together.published || alone.published,
           started: together.started || alone.started,
+          notified: together.notified || alone.notified,
         }
       })
       for (const { windows, place } of moved) windows.moved(place)
@@ -319,6 +323,7 @@ export class RuleSteps {
     const outcome = await collected.store(tx, record, {
       evaluation,
       maxOpen: this.#deps.quotas.ofDomain(domain.domainKey, 'open_alarms'),
+      contacts: this.#deps.contacts,
     })
     await countErrors(
       tx,

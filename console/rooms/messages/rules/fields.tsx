@@ -201,6 +201,8 @@ function ActionFields({ onRemove, ...props }: ActionProps & { onRemove: () => vo
       ) : null}
       {action.type === 'publish' ? <PublishFields {...props} /> : null}
       {action.type === 'start' ? <TaskChoice {...props} /> : null}
+      {action.type === 'mail' ? <MailFields {...props} /> : null}
+      {action.type === 'webhook' ? <WebhookFields {...props} /> : null}
       {action.type === 'alarm' ? null : <Moments {...props} />}
     </fieldset>
   )
@@ -267,6 +269,59 @@ function PublishFields({ domain, number, action, onChange }: ActionProps) {
         value={action.contentType}
         onChange={(contentType) => onChange({ contentType })}
         placeholder="application/json"
+      />
+    </>
+  )
+}
+
+function MailFields({ number, action, onChange }: ActionProps) {
+  return (
+    <>
+      <TextField
+        label="To"
+        field={`actions.${number - 1}.to`}
+        value={action.to}
+        onChange={(to) => onChange({ to })}
+        placeholder="ann@example.com, bob@example.com"
+        hint="Addresses, separated by commas. One that is not of a member of the domain first gets a link to confirm it"
+      />
+      <TextField
+        label="Subject"
+        field={`actions.${number - 1}.subject`}
+        value={action.subject}
+        onChange={(subject) => onChange({ subject })}
+        hint="With expressions in {{ }}. Empty: the severity, the moment and the text of the alarm"
+      />
+      <TextArea
+        label="Text of the mail"
+        field={`actions.${number - 1}.text`}
+        rows={3}
+        value={action.text}
+        onChange={(text) => onChange({ text })}
+        hint="With expressions in {{ }}. Empty: a description of what happened"
+      />
+    </>
+  )
+}
+
+function WebhookFields({ number, action, onChange }: ActionProps) {
+  return (
+    <>
+      <TextField
+        label="URL"
+        field={`actions.${number - 1}.url`}
+        value={action.url}
+        onChange={(url) => onChange({ url })}
+        placeholder="https://hooks.example.com/skein"
+        hint="Each user who may read rules sees it"
+      />
+      <TextArea
+        label="JSON of the request"
+        field={`actions.${number - 1}.payload`}
+        rows={3}
+        value={action.payload}
+        onChange={(payload) => onChange({ payload })}
+        hint='With expressions in {{ }} in its texts, such as {"text": "{{ client.name }} is at {{ value }}"} for Slack and Teams. Empty: an object with the moment, the rule, the severity and the message'
       />
     </>
   )

@@ -35,6 +35,8 @@ const RULE: Rule = {
       on: ['raise', 'clear'],
     },
     { type: 'start', task: 't', on: ['repeat'] },
+    { type: 'mail', to: ['ann@example.com', 'bob@example.com'], subject: 's', text: 'x', on: ['raise'] },
+    { type: 'webhook', url: 'https://example.com/', payload: '{"text": "x"}', on: ['clear'] },
   ],
   named: [],
   position: '0-0-0',
@@ -95,6 +97,8 @@ test('it says what must be chosen', () => {
   expect(second.type).toBe('publish')
   expect(lackOf({ ...form, actions: [second] })).toBe('Choose the channel first')
   expect(lackOf({ ...form, actions: [{ ...second, type: 'start' }] })).toBe('Choose the task first')
+  expect(lackOf({ ...form, actions: [{ ...second, type: 'mail', to: ' ,' }] })).toBe('Give an address first')
+  expect(lackOf({ ...form, actions: [{ ...second, type: 'webhook', url: ' ' }] })).toBe('Give the URL first')
   expect(lackOf({ ...form, actions: [{ ...second, channel: 'h', on: [] }] })).toBe('Choose when the action acts first')
   expect(newAction([second]).type).toBe('alarm')
 })

@@ -18,6 +18,8 @@ export const ACTION_TYPES: readonly (readonly [ActionType, string])[] = [
   ['alarm', 'Raise an alarm'],
   ['publish', 'Publish a message'],
   ['start', 'Start a task'],
+  ['mail', 'Send a mail'],
+  ['webhook', 'Call a webhook'],
 ]
 
 export const WINDOW_TIMES: readonly (readonly [Rule['window_time'], string])[] = [
@@ -34,6 +36,9 @@ export type ActionForm = {
   payload: string
   contentType: string
   task: string
+  to: string
+  subject: string
+  url: string
   on: readonly Moment[]
 }
 
@@ -65,6 +70,9 @@ const NO_ACTION: ActionForm = {
   payload: '',
   contentType: '',
   task: '',
+  to: '',
+  subject: '',
+  url: '',
   on: ['raise'],
 }
 
@@ -90,6 +98,23 @@ function actionFormOf(action: Action): ActionForm {
       }
     case 'start':
       return { ...NO_ACTION, type: 'start', task: action.task, on: action.on ?? NO_ACTION.on }
+    case 'mail':
+      return {
+        ...NO_ACTION,
+        type: 'mail',
+        to: action.to.join(', '),
+        subject: action.subject ?? '',
+        text: action.text ?? '',
+        on: action.on ?? NO_ACTION.on,
+      }
+    case 'webhook':
+      return {
+        ...NO_ACTION,
+        type: 'webhook',
+        url: action.url,
+        payload: action.payload ?? '',
+        on: action.on ?? NO_ACTION.on,
+      }
   }
 }
 
@@ -133,7 +158,8 @@ function sourceOf(form: RuleForm): Source {
 }
 const LISTS = ['names', 'clients', 'groups', 'tags'] as const
 
-function actionOf({ type, text, channel, subtopic, payload, contentType, task, on }: ActionForm): Action {
+function actionOf(form: ActionForm): Action {
+  const { type, text, channel, subtopic, payload, contentType, task, to, subject, url, on } = form
   switch (type) {
     case 'alarm':
       return { type, ...(text.trim() === '' ? {} : { text }) }
@@ -148,6 +174,16 @@ function actionOf({ type, text, channel, subtopic, payload, contentType, task, o
       }
     case 'start':
       return { type, task, on: [...on] }
+    case 'mail':
+      return {
+        type,
+        to: listOf(to),
+        ...(subject.trim() === '' ? {} : { subject }),
+        ...(text.trim() === '' ? {} : { text }),
+        on: [...on],
+      }
+    case 'webhook':
+      return { type, url: url.trim(), ...(payload.trim() === '' ? {} : { payload }), on: [...on] }
   }
 }
 
@@ -174,6 +210,8 @@ export function lackOf({ actions }: RuleForm): string | undefined {
   if (actions.length === 0) return 'Add an action first'
   if (actions.some(({ type, channel }) => type === 'publish' && channel === '')) return 'Choose the channel first'
   if (actions.some(({ type, task }) => type === 'start' && task === '')) return 'Choose the task first'
+  if (actions.some(({ type, to }) => type === 'mail' && listOf(to).length === 0)) return 'Give an address first'
+  if (actions.some(({ type, url }) => type === 'webhook' && url.trim() === '')) return 'Give the URL first'
   if (actions.some(({ type, on }) => type !== 'alarm' && on.length === 0)) return 'Choose when the action acts first'
   return undefined
 }

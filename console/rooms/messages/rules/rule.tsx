@@ -21,6 +21,7 @@ import { AlarmSeverity } from '../alarms/alarms.tsx'
 import { RuleFields } from './fields.tsx'
 import { MOMENTS, WINDOW_TIMES, bodyOf, formOf, lackOf } from './form.ts'
 import type { Action, Moment } from './form.ts'
+import { RuleContacts } from './contacts.tsx'
 import { AlarmsOfRule, RuleStanding } from './rules.tsx'
 
 const REFRESH_MS = 5_000
@@ -45,6 +46,7 @@ export function RuleScreen() {
           <Notices rule={rule} />
           <Counts domain={domain} rule={rule} />
           <Definition domain={domain} rule={rule} />
+          <RuleContacts domain={domain} rule={rule} />
         </>
       )}
     </QueryView>
@@ -179,7 +181,7 @@ function Counts({ domain, rule }: OfRule) {
           ['Held', `${counted(rule.matched, 'time')}`],
           ['Without a result', counted(rule.unmatchable, 'time')],
           ['Raised', counted(rule.raised, 'time')],
-          ['Published and started', formatCount(rule.acted)],
+          ['Published, started and sent', formatCount(rule.acted)],
           ['Open alarms', <AlarmsOfRule key="alarms" domain={domain} rule={rule} />],
           ['Last held', <Time key="last" at={rule.last_match_at} />],
           ['Waiting', behind === undefined ? 'none' : <WaitingSince key="waiting" at={behind} />],
@@ -291,6 +293,8 @@ const momentsText = (on: readonly Moment[] = ['raise']) =>
     .map(([, words]) => words)
     .join(', ')
 
+const hostOf = (url: string) => (URL.canParse(url) ? new URL(url).host : url)
+
 function ActionText({ action, ...of }: OfRule & { action: Action }) {
   switch (action.type) {
     case 'alarm':
@@ -317,6 +321,18 @@ function ActionText({ action, ...of }: OfRule & { action: Action }) {
       return (
         <span className="prose">
           starts <Named {...of} type="task" id={action.task} />, {momentsText(action.on)}
+        </span>
+      )
+    case 'mail':
+      return (
+        <span className="prose">
+          sends a mail to {action.to.join(', ')}, {momentsText(action.on)}
+        </span>
+      )
+    case 'webhook':
+      return (
+        <span className="prose">
+          calls <code>{hostOf(action.url)}</code>, {momentsText(action.on)}
         </span>
       )
   }

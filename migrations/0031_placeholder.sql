@@ -1,0 +1,2 @@
+-- expand: placeholder of a migration that is written elsewhere
+SELECT 1;
