@@ -27,6 +27,8 @@ export const paths = {
   connectDevice: (domain: string) => inDomain(domain, '/connect'),
   clients: (domain: string) => inDomain(domain, '/clients'),
   client: (domain: string, id: string, tab?: string) => one(domain, 'clients', id, tab),
+  command: (domain: string, client: string, id: string) =>
+    `${one(domain, 'clients', client, 'commands')}${queryOf({ command: id })}`,
   channels: (domain: string) => inDomain(domain, '/channels'),
   channel: (domain: string, id: string, tab?: string) => one(domain, 'channels', id, tab),
   /** `series`: those that its charts show, as `formatChoice` writes them. */

@@ -6,6 +6,7 @@ type ErrorBody = {
   message?: string
   request_id?: string
   details?: { path: string; message: string }[]
+  current?: unknown
 }
 
 export class ApiError extends Error {
@@ -13,6 +14,8 @@ export class ApiError extends Error {
   readonly status: number
   readonly requestId: string | undefined
   readonly details: readonly { path: string; message: string }[]
+  /** What is stored now, where a change was based on something older (412). */
+  readonly current: unknown
 
   constructor(status: number, body: ErrorBody, requestId: string | undefined) {
     super(body.message ?? `the server answered ${status}`)
@@ -20,6 +23,7 @@ export class ApiError extends Error {
     this.status = status
     this.requestId = body.request_id ?? requestId
     this.details = body.details ?? []
+    this.current = body.current
   }
 
   static unreachable(cause: unknown): ApiError {

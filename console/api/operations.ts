@@ -36,6 +36,12 @@ export type Client = { "id": Id; "name": string; "domain_id": Id; "tags": (strin
 
 export type ClientCreate = { "id"?: string; "name"?: string; "tags"?: (string)[]; "metadata"?: { [name: string]: unknown }; "status"?: "enabled" | "disabled"; "parent_group_id"?: string; "private_metadata"?: { [name: string]: unknown }; "credentials"?: { "identity"?: string; "secret"?: string } }
 
+export type Command = { "id": Id; "domain_id": Id; "client_id": Id; "name": string; "payload"?: unknown; "status": CommandState; "timeout": string; "expires_at": Timestamp; "created_by"?: Id; "created_at": Timestamp; "delivered_at"?: Timestamp; "ended_at"?: Timestamp; "result"?: unknown; "reason"?: string; "late_answer"?: { "status": "succeeded" | "failed" | "rejected"; "at": Timestamp } }
+
+export type CommandCreate = { "name": string; "payload"?: ({ [name: string]: unknown }) | ((unknown)[]) | (string) | (number) | (boolean) | (null); "timeout"?: string; "expires_at"?: string }
+
+export type CommandState = "queued" | "delivered" | "succeeded" | "failed" | "rejected" | "timed_out" | "expired" | "cancelled"
+
 export type Connecting = { "client_ids"?: (string)[]; "channel_ids"?: (string)[]; "types"?: ("publish" | "subscribe" | "m_write" | "m_read")[]; "subjects"?: (string)[]; "objects"?: (string)[]; "actions"?: ("publish" | "subscribe" | "m_write" | "m_read")[]; "thing_id"?: string; "channel_id"?: string }
 
 export type Consumer = { "id": Id; "domain_id": Id; "name": string; "channels": (Id)[]; "filter": ConsumerFilter; "order": "client" | "channel" | "none"; "max_in_flight": number; "ack_wait": string; "max_deliver": number; "position": string; "behind_since"?: string; "lag_seconds": number; "in_flight": number; "held": number; "dead_letters": number; "expired": number; "last_error"?: { "at": Timestamp; "reason": string }; "created_by": Id; "created_at": Timestamp; "updated_by"?: Id; "updated_at": Timestamp }
@@ -59,6 +65,10 @@ export type DatabaseHealth = { "version": string; "is_embedded": boolean; "is_re
 export type DeadLetterSelection = { "ids"?: (string)[]; "until"?: string; "all"?: boolean }
 
 export type DeadLettersChanged = { "count": number }
+
+export type DeviceState = { "name"?: string; "desired": { [name: string]: unknown }; "reported": { [name: string]: unknown }; "delta": { [name: string]: unknown }; "version": number; "desired_at"?: Timestamp; "reported_at"?: Timestamp }
+
+export type DeviceStates = { "states": ({ "name": string; "version": number; "in_sync": boolean; "desired_at"?: Timestamp; "reported_at"?: Timestamp })[] }
 
 export type Domain = { "id": Id; "name": string; "alias": string; "route": string; "tags": (string)[]; "metadata": { [name: string]: unknown }; "status": "enabled" | "disabled" | "freezed" | "deleted"; "retention_days"?: number; "created_by"?: Id; "created_at": Timestamp; "updated_by"?: Id; "updated_at": Timestamp; "role_id"?: string; "role_name"?: string; "actions"?: (string)[]; "permission"?: string; "member_id"?: string; "roles"?: ({ "role_id": string; "role_name": string; "actions": (string)[]; "access_type": "direct" })[] }
 
@@ -208,6 +218,8 @@ export type Operations = {
   'DELETE /{domain_id}/channels/{channel_id}/parent': { params: { "domain_id": string; "channel_id": string }; query: {}; body?: undefined; response: undefined }
   'DELETE /{domain_id}/clients/bootstrap/profiles/{profile_id}': { params: { "domain_id": string; "profile_id": string }; query: {}; body?: undefined; response: undefined }
   'DELETE /{domain_id}/clients/{client_id}': { params: { "domain_id": string; "client_id": string }; query: { "dry_run"?: boolean }; body?: undefined; response: ({ "message": string }) | (DryRun) }
+  'DELETE /{domain_id}/clients/{client_id}/desired-state': { params: { "domain_id": string; "client_id": string }; query: { "dry_run"?: boolean }; body?: undefined; response: DryRun | undefined }
+  'DELETE /{domain_id}/clients/{client_id}/desired-state/{name}': { params: { "domain_id": string; "client_id": string; "name": string }; query: { "dry_run"?: boolean }; body?: undefined; response: DryRun | undefined }
   'DELETE /{domain_id}/clients/{client_id}/parent': { params: { "domain_id": string; "client_id": string }; query: {}; body?: undefined; response: undefined }
   'DELETE /{domain_id}/consumers/{consumer}': { params: { "domain_id": string; "consumer": string }; query: {}; body?: undefined; response: undefined }
   'DELETE /{domain_id}/dashboards/{dashboard_id}': { params: { "domain_id": string; "dashboard_id": string }; query: {}; body?: undefined; response: undefined }
@@ -269,6 +281,11 @@ export type Operations = {
   'GET /{domain_id}/clients/roles/available-actions': { params: { "domain_id": string }; query: {}; body?: undefined; response: { "available_actions": (Action)[] } }
   'GET /{domain_id}/clients/{client_id}': { params: { "domain_id": string; "client_id": string }; query: { "roles"?: boolean }; body?: undefined; response: Client }
   'GET /{domain_id}/clients/{client_id}/channels': { params: { "domain_id": string; "client_id": string }; query: { "offset"?: number; "limit"?: number; "cursor"?: string; "name"?: string; "tag"?: string; "tags"?: string; "status"?: "enabled" | "disabled" | "all"; "metadata"?: string; "id"?: string; "created_from"?: string; "created_to"?: string; "connection_type"?: "publish" | "subscribe"; "group"?: string; "parentID"?: string; "ownerID"?: string; "visibility"?: "all" | "mine" | "shared"; "user"?: string; "actions"?: string; "role_id"?: string; "role_name"?: string; "access_type"?: "direct" | "direct_group" | "indirect_group" | "domain"; "order"?: "name" | "created_at" | "updated_at"; "dir"?: "asc" | "desc"; "only_total"?: boolean; "client"?: string; "tree"?: boolean }; body?: undefined; response: { "total": number; "offset"?: number; "limit"?: number; "next"?: string; "channels": (Channel)[] } }
+  'GET /{domain_id}/clients/{client_id}/commands': { params: { "domain_id": string; "client_id": string }; query: { "offset"?: number; "limit"?: number; "cursor"?: string; "status"?: string; "name"?: string }; body?: undefined; response: { "total": number; "offset"?: number; "limit"?: number; "next"?: string; "commands": (Command)[] } }
+  'GET /{domain_id}/clients/{client_id}/commands/{command_id}': { params: { "domain_id": string; "client_id": string; "command_id": string }; query: {}; body?: undefined; response: Command }
+  'GET /{domain_id}/clients/{client_id}/desired-state': { params: { "domain_id": string; "client_id": string }; query: {}; body?: undefined; response: DeviceState }
+  'GET /{domain_id}/clients/{client_id}/desired-state/{name}': { params: { "domain_id": string; "client_id": string; "name": string }; query: {}; body?: undefined; response: DeviceState }
+  'GET /{domain_id}/clients/{client_id}/desired-states': { params: { "domain_id": string; "client_id": string }; query: {}; body?: undefined; response: DeviceStates }
   'GET /{domain_id}/clients/{client_id}/permissions': { params: { "domain_id": string; "client_id": string }; query: {}; body?: undefined; response: { "permissions": (string)[] } }
   'GET /{domain_id}/clients/{client_id}/sessions': { params: { "domain_id": string; "client_id": string }; query: { "offset"?: number; "limit"?: number; "cursor"?: string }; body?: undefined; response: { "total": number; "offset"?: number; "limit"?: number; "next"?: string; "sessions": ({ "client_identifier": string; "connected": boolean; "protocol_version": number; "address": string; "expiry_seconds": number; "connected_at": string; "disconnected_at": string; "ends_at": string; "has_will": boolean; "subscriptions": ({ "filter": string; "qos": number })[]; "queued_messages": number; "unreleased_messages": number; "skipped_messages": number })[] } }
   'GET /{domain_id}/consumers': { params: { "domain_id": string }; query: { "offset"?: number; "limit"?: number; "cursor"?: string; "name"?: string; "channel"?: string }; body?: undefined; response: { "total": number; "offset"?: number; "limit"?: number; "next"?: string; "consumers": (Consumer)[] } }
@@ -302,6 +319,8 @@ export type Operations = {
   'PATCH /{domain_id}/channels/{channel_id}': { params: { "domain_id": string; "channel_id": string }; query: {}; body: { "name"?: string; "metadata"?: { [name: string]: unknown }; "tags"?: (string)[]; "description"?: (string) | (null); "route"?: (string) | (null); "retention_days"?: (number) | (null) }; response: Channel }
   'PATCH /{domain_id}/clients/bootstrap/profiles/{profile_id}': { params: { "domain_id": string; "profile_id": string }; query: {}; body: { "name"?: string; "description"?: string; "content_format"?: "go-template" | "raw" | "json" | "yaml" | "toml"; "template_format"?: "go-template" | "raw" | "json" | "yaml" | "toml"; "content_type"?: "application/json" | "application/yaml" | "application/toml" | "text/plain"; "content_template"?: string; "defaults"?: { [name: string]: unknown }; "binding_slots"?: (BindingSlot)[] }; response: BootstrapProfile }
   'PATCH /{domain_id}/clients/{client_id}': { params: { "domain_id": string; "client_id": string }; query: {}; body: { "name"?: string; "metadata"?: { [name: string]: unknown }; "tags"?: (string)[]; "private_metadata"?: { [name: string]: unknown } }; response: Client }
+  'PATCH /{domain_id}/clients/{client_id}/desired-state': { params: { "domain_id": string; "client_id": string }; query: { "dry_run"?: boolean }; body: { [name: string]: unknown }; response: (DeviceState) | (DryRun) }
+  'PATCH /{domain_id}/clients/{client_id}/desired-state/{name}': { params: { "domain_id": string; "client_id": string; "name": string }; query: { "dry_run"?: boolean }; body: { [name: string]: unknown }; response: (DeviceState) | (DryRun) }
   'PATCH /{domain_id}/clients/{client_id}/secret': { params: { "domain_id": string; "client_id": string }; query: {}; body: { "secret"?: string; "credentials"?: { "secret"?: string } }; response: Client }
   'PATCH /{domain_id}/clients/{client_id}/tags': { params: { "domain_id": string; "client_id": string }; query: {}; body: { "tags"?: (string)[] }; response: Client }
   'PATCH /{domain_id}/consumers/{consumer}': { params: { "domain_id": string; "consumer": string }; query: {}; body: { "name"?: string; "channels"?: (Id)[]; "filter"?: ConsumerFilter; "order"?: "client" | "channel" | "none"; "max_in_flight"?: number; "ack_wait"?: string; "max_deliver"?: number }; response: Consumer }
@@ -360,6 +379,8 @@ export type Operations = {
   'POST /{domain_id}/clients/bootstrap/profiles/{profile_id}/render-preview': { params: { "domain_id": string; "profile_id": string }; query: {}; body: RenderPreview; response: { "content": string; "content_type": "application/json" | "application/yaml" | "application/toml" | "text/plain" } }
   'POST /{domain_id}/clients/configs': { params: { "domain_id": string }; query: {}; body: BootstrapConfigCreate; response: undefined }
   'POST /{domain_id}/clients/import': { params: { "domain_id": string }; query: { "dry_run"?: boolean }; body: unknown; response: DryRun | { "total": number; "clients": ({ "id": Id; "name": string; "credentials": { "secret": string } })[] } }
+  'POST /{domain_id}/clients/{client_id}/commands': { params: { "domain_id": string; "client_id": string }; query: { "wait"?: string }; body: CommandCreate; response: Command }
+  'POST /{domain_id}/clients/{client_id}/commands/{command_id}/cancel': { params: { "domain_id": string; "client_id": string; "command_id": string }; query: {}; body?: undefined; response: Command }
   'POST /{domain_id}/clients/{client_id}/disable': { params: { "domain_id": string; "client_id": string }; query: {}; body?: undefined; response: Client }
   'POST /{domain_id}/clients/{client_id}/enable': { params: { "domain_id": string; "client_id": string }; query: {}; body?: undefined; response: Client }
   'POST /{domain_id}/clients/{client_id}/parent': { params: { "domain_id": string; "client_id": string }; query: {}; body: { "parent_group_id": string }; response: undefined }
@@ -381,5 +402,7 @@ export type Operations = {
   'PUT /domains/{domain_id}/roles/{role_id}': { params: { "domain_id": string; "role_id": string }; query: {}; body: RoleUpdate; response: Role }
   'PUT /tasks/{task_id}': { params: { "task_id": string }; query: {}; body: { "name"?: string; "inputs"?: ((unknown)[]) | (null); "cli_args"?: ((string)[]) | (null); "image_url"?: (string) | (null); "function"?: (string) | (null); "env"?: ({ [name: string]: string }) | (null); "labels"?: ({ [name: string]: string }) | (null); "worker_id"?: (string) | (null); "priority"?: (number) | (null); "timeout"?: (string) | (null); "queue_timeout"?: (string) | (null); "memory_limit"?: ((number) | (string)) | (null); "max_output_bytes"?: (number) | (null); "retry"?: ({ "max_attempts"?: (number) | (null); "backoff"?: (string) | (null) }) | (null); "on_lost"?: ("requeue" | "fail" | "wait") | (null); "metadata"?: ({ [name: string]: unknown }) | (null); "broadcast"?: (boolean) | (null); "daemon"?: (boolean) | (null); "schedule"?: (string) | (null); "timezone"?: (string) | (null); "catch_up"?: ("none" | "once") | (null); "trigger"?: (Trigger) | (null); "publish_result"?: (ResultChannel) | (null); "grants"?: ((Grant)[]) | (null); "secrets"?: ({ [name: string]: string }) | (null); "proplet_id"?: string; "file"?: string; "is_recurring"?: boolean; "kind"?: string; "mode"?: string; "encrypted"?: boolean; "kbs_resource_path"?: string; "latent"?: unknown }; response: Task }
   'PUT /tasks/{task_id}/upload': { params: { "task_id": string }; query: {}; body: BodyInit; response: Task }
+  'PUT /{domain_id}/clients/{client_id}/desired-state': { params: { "domain_id": string; "client_id": string }; query: { "dry_run"?: boolean }; body: { [name: string]: unknown }; response: (DeviceState) | (DryRun) }
+  'PUT /{domain_id}/clients/{client_id}/desired-state/{name}': { params: { "domain_id": string; "client_id": string; "name": string }; query: { "dry_run"?: boolean }; body: { [name: string]: unknown }; response: (DeviceState) | (DryRun) }
 }
 

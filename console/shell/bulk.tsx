@@ -26,6 +26,8 @@ export type BulkAction = {
   /** What the action needs to know, as a field. Nothing runs while the value is empty. */
   ask?: (value: string, onChange: (value: string) => void) => ReactNode
   isDanger?: boolean
+  /** Why the user cannot do it with any of the entities. */
+  disabledReason?: string | undefined
   /** A status that means that the entity is so already. */
   allows?: number
 }
@@ -83,6 +85,7 @@ export function BulkBar({ noun, selected, total, onClear, onSelect, fetchIds, ac
           key={action.label}
           small
           kind={action.isDanger === true ? 'danger' : undefined}
+          disabledReason={action.disabledReason}
           onClick={() => setPending({ action, ids: [...selected] })}
         >
           {action.label}

@@ -62,3 +62,21 @@ export function useClientDenied(domain: string, client: string | undefined): Den
   })
   return deniedBy(data, 'on this client')
 }
+
+/**
+ * Returns what denies actions on clients, such as `command`, for an action on many: a role on one client or on its group is enough, and the
+ * server decides for each. `inDomain`: the action of a role of the domain that grants it on all clients.
+ */
+export function useManyClientsDenied(domain: string, action: string, inDomain: string): string | undefined {
+  const denied = useDomainDenied(domain)(inDomain)
+  const { data } = useQuery({
+    ...query('GET /{domain_id}/clients', {
+      params: { domain_id: domain },
+      query: { actions: action, limit: 1, secrets: false },
+      isLookup: true,
+    }),
+    enabled: denied !== undefined,
+    staleTime: STALE_MS,
+  })
+  return denied !== undefined && data?.clients.length === 0 ? denied : undefined
+}

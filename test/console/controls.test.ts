@@ -470,6 +470,60 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     }
   }
 
+  test('state and commands: documents are replaced and deleted, commands given and cancelled, alone and many', async () => {
+    const domain = await newDomain('Desired')
+    const pump = await made(`/${domain}/clients`, { name: 'pump' })
+    const store = 'rooms/devices/desired/store.ts'
+    const path = '/{domain_id}/clients/{client_id}/desired-state'
+    await visitor.go(`/d/${domain}/clients/${pump}/state`)
+    const edit = async (control: Control, value: string) => {
+      await button('Edit', page.locator('.card').last()).click()
+      await dialog().getByLabel('Field 1', { exact: true }).fill('firmware')
+      await dialog().getByLabel('Value of field 1').fill(value)
+      await press(control, () => confirm('Save'))
+      await page.getByRole('table', { name: 'Desired and reported' }).getByText(value).waitFor()
+    }
+    const remove = async (control: Control) => {
+      await menu('Delete', 'Actions for the document')
+      await press(control, () => confirm('Delete document'))
+      await seen('Nothing is desired or reported yet')
+    }
+    await edit(`${store} PUT ${path}`, '1.4')
+    await remove(`${store} DELETE ${path}`)
+    await button('New document').click()
+    await dialog().getByLabel('Name', { exact: true }).fill('config')
+    await press(`${store} PUT ${path}/{name}`, () => confirm('Create document'))
+    await edit(`${store} PUT ${path}/{name}`, '1.5')
+    await remove(`${store} DELETE ${path}/{name}`)
+
+    const commands = '/{domain_id}/clients/{client_id}/commands'
+    await visitor.go(`/d/${domain}/clients/${pump}/commands`)
+    await button('Give a command').click()
+    await dialog().getByLabel('Command', { exact: true }).fill('reboot')
+    await press(`rooms/devices/commands/history.tsx POST ${commands}`, () => confirm('Give command'))
+    await page.getByRole('link', { name: 'reboot' }).click()
+    await press(`rooms/devices/commands/history.tsx POST ${commands}/{command_id}/cancel`, () =>
+      button('Cancel command', dialog()).click(),
+    )
+
+    const change = async (document: string) => {
+      await dialog().getByLabel('Document').fill(document)
+      await dialog().getByLabel('Change').fill('{"firmware": "1.6"}')
+    }
+    await many('client', domain, [
+      ['Desired state', `rooms/devices/desired/many.tsx PATCH ${path}`, () => change('')],
+      ['Desired state', `rooms/devices/desired/many.tsx PATCH ${path}/{name}`, () => change('config')],
+      [
+        'Command',
+        `rooms/devices/commands/many.tsx POST ${commands}`,
+        () => dialog().getByLabel('Command', { exact: true }).fill('blink'),
+      ],
+    ])
+    const stored = async (document: string) =>
+      (await api<{ desired: object }>('GET', `/${domain}/clients/${pump}/desired-state${document}`)).desired
+    expect([await stored(''), await stored('/config')]).toEqual([{ firmware: '1.6' }, { firmware: '1.6' }])
+  })
+
   test('channels: created, changed, sent to, connected, disabled, enabled and deleted, alone and many', async () => {
     const domain = await newDomain('Channels')
     await made(`/${domain}/clients`, { name: 'pump' })

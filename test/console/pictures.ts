@@ -149,6 +149,30 @@ async function caredAlarm(api: Api, domain: string, rule: string): Promise<strin
   return id
 }
 
+/** Documents of which one differs, and commands with different ends. */
+async function desire(whole: Whole, api: Api, domain: string, device: { id: string; credentials: { secret: string } }) {
+  const path = `/${domain}/clients/${device.id}`
+  const asDevice = async (method: string, to: string, body: object) => {
+    const sent = await whole.call(method, to, { authorization: `Client ${device.credentials.secret}`, body })
+    if (sent.status >= 300) throw new Error(`${method} ${to}: ${sent.status} ${sent.text}`)
+  }
+  const desired = { firmware: '1.4', interval: 60, led: { on: true, level: 3 }, site: 'Hall 1' }
+  await api('PATCH', `${path}/desired-state`, desired)
+  await api('PATCH', `${path}/desired-state/config`, { locale: 'de' })
+  const reported = { ...desired, firmware: '1.3', led: { on: true, level: 1 }, battery: 87, uptime: 86_412 }
+  await asDevice('PATCH', `/c/${domain}/state`, reported)
+  await asDevice('PATCH', `/c/${domain}/state/config`, { locale: 'de' })
+  for (const [name, answer] of [
+    ['calibrate', { status: 'succeeded', result: { offset: 0.03 } }],
+    ['open-valve', { status: 'rejected', reason: 'the pressure is above 6 bar' }],
+    ['upgrade', { status: 'failed', reason: 'the battery is low' }],
+  ] as const) {
+    const { id } = await api<{ id: string }>('POST', `${path}/commands`, { name, payload: { by: 'shift 2' } })
+    await asDevice('POST', `/c/${domain}/commands/${id}/result`, answer)
+  }
+  await api('POST', `${path}/commands`, { name: 'reboot', payload: { delay: 5 } })
+}
+
 async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
   let token = ''
   const api = createApi(whole, () => token)
@@ -257,6 +281,7 @@ async function fill(whole: Whole, mqttPort: string): Promise<Plant> {
       if (sent.status >= 300) throw new Error(`publish: ${sent.status} ${sent.text}`)
     }
 
+  if (all[0] !== undefined) await desire(whole, api, domain, all[0])
   await api('POST', `/${domain}/certs/issue/${client}`, { ttl: '720h' }).catch(() => undefined)
   const role = await api<{ role_id: string }>('POST', `/domains/${domain}/roles`, {
     role_name: 'operator',
@@ -327,6 +352,8 @@ function screensOf(plant: Plant): Screen[] {
     { name: 'overview', path: d, heading: 'North plant' },
     { name: 'clients', path: `${d}/clients?order=name&dir=asc`, heading: 'Clients' },
     { name: 'client', path: `${d}/clients/${client}`, heading: 'thermometer 01' },
+    { name: 'client-state', path: `${d}/clients/${client}/state`, heading: 'thermometer 01' },
+    { name: 'client-commands', path: `${d}/clients/${client}/commands`, heading: 'thermometer 01' },
     { name: 'client-connections', path: `${d}/clients/${client}/connections`, heading: 'thermometer 01' },
     { name: 'client-snippets', path: `${d}/clients/${client}/snippets`, heading: 'thermometer 01' },
     { name: 'client-journal', path: `${d}/clients/${client}/journal`, heading: 'thermometer 01' },

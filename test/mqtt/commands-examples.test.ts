@@ -8,6 +8,7 @@ import type { Command } from '../api/commands-support.ts'
 import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
+import { buildExample, hasNoCompiler } from './c-examples.ts'
 import type { Node } from './support.ts'
 import { startNode } from './support.ts'
 
@@ -59,6 +60,14 @@ test('the device in Python carries out commands over MQTT', () =>
     SKEIN_MQTT_HOST: '127.0.0.1',
     SKEIN_MQTT_PORT: String(node.port),
   }))
+
+test.skipIf(hasNoCompiler)(
+  'the device in C carries out commands over MQTT (needs cc, libmosquitto-dev and libcjson-dev)',
+  async () => {
+    using built = buildExample(join(FOLDER, 'device.c'))
+    await check(built.program, [], { SKEIN_MQTT_HOST: '127.0.0.1', SKEIN_MQTT_PORT: String(node.port) })
+  },
+)
 
 test('the device in JavaScript carries out commands over HTTP', async () => {
   await plant.api.app.listen({ host: '127.0.0.1', port: 0 })

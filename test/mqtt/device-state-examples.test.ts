@@ -1,4 +1,4 @@
-/** The devices of examples/device-state: in Python with paho, and in Node.js with mqtt.js. */
+/** The devices of examples/device-state: in Python with paho, in Node.js with mqtt.js, and in C with libmosquitto. */
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -7,6 +7,7 @@ import { processEnvironment } from '#core/config/index.ts'
 import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'
 import { startPlant } from '../messages/support.ts'
+import { buildExample, hasNoCompiler } from './c-examples.ts'
 import type { Node } from './support.ts'
 import { startNode } from './support.ts'
 
@@ -26,10 +27,22 @@ test.each([
   ['/usr/bin/python3', 'device.py'],
   [process.execPath, 'device.mjs'],
 ])('%s %s becomes what it should be, and reports it', async (program, file) => {
+  await check(program, [join(FOLDER, file)])
+})
+
+test.skipIf(hasNoCompiler)(
+  'device.c becomes what it should be, and reports it (needs cc, libmosquitto-dev and libcjson-dev)',
+  async () => {
+    using built = buildExample(join(FOLDER, 'device.c'))
+    await check(built.program, [])
+  },
+)
+
+async function check(program: string, args: readonly string[]): Promise<void> {
   const device = await plant.newDevice()
   const path = `/${plant.domainId}/clients/${device.id}/desired-state`
   await plant.owner.call('PATCH', path, { firmware: '1.4' })
-  const running = spawn(program, [join(FOLDER, file)], {
+  const running = spawn(program, args, {
     env: {
       ...processEnvironment(),
       SKEIN_MQTT_HOST: '127.0.0.1',
@@ -58,4 +71,4 @@ test.each([
   } finally {
     running.kill()
   }
-})
+}

@@ -7,6 +7,8 @@ import { SelectField, TextField } from '../../design/controls.tsx'
 import type { BulkAction } from '../../shell/bulk.tsx'
 import { csvOf, saveFile } from '../../shell/files.ts'
 import { splitTags } from '../../shell/filters.tsx'
+import { commandAction } from './commands/many.tsx'
+import { stateAction } from './desired/many.tsx'
 
 const PAGE_ROWS = 100
 /** Clients of one request that connects them. */
@@ -14,9 +16,14 @@ const CONNECTED_AT_ONCE = 100
 
 type Asked = { value: string; onChange: (value: string) => void }
 
-export function clientActions(domain: string): BulkAction[] {
+/** Why the user can do it with no client. */
+export type Denials = { readonly command: string | undefined; readonly state: string | undefined }
+
+export function clientActions(domain: string, denied: Denials): BulkAction[] {
   const params = { domain_id: domain }
   return [
+    commandAction(domain, denied.command),
+    stateAction(domain, denied.state),
     {
       label: 'Connect',
       size: CONNECTED_AT_ONCE,

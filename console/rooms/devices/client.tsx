@@ -44,7 +44,9 @@ import { useDomainId, useParam, useView } from '../../shell/url.ts'
 import { WaitingForOtherOwner } from '../../shell/waiting.tsx'
 import { useClientDenied } from '../../shell/permissions.ts'
 import { ClientCertificates, NewestValues } from './client-data.tsx'
-import { Commands } from './commands.tsx'
+import { CommandHistory } from './commands/history.tsx'
+import { Documents } from './desired/documents.tsx'
+import { Programs } from './programs.tsx'
 import { fetchSecret } from './secret.ts'
 
 const REFRESH_MS = 5_000
@@ -68,12 +70,16 @@ export function Client() {
             label="Client"
             tabs={[
               { key: 'overview', name: 'Overview', to: paths.client(domain, id) },
+              { key: 'state', name: 'State', to: paths.client(domain, id, 'state') },
+              { key: 'commands', name: 'Commands', to: paths.client(domain, id, 'commands') },
               { key: 'connections', name: 'Connections', to: paths.client(domain, id, 'connections') },
               { key: 'snippets', name: 'Snippets', to: paths.client(domain, id, 'snippets') },
               { key: 'journal', name: 'Journal', to: paths.client(domain, id, 'journal') },
             ]}
           />
           {tab === '' ? <Details client={client} domain={domain} /> : null}
+          {tab === 'state' ? <Documents domain={domain} client={id} /> : null}
+          {tab === 'commands' ? <CommandHistory domain={domain} client={id} /> : null}
           {tab === 'connections' ? <Connections client={client} domain={domain} /> : null}
           {tab === 'snippets' ? <Snippets client={client} domain={domain} /> : null}
           {tab === 'journal' ? <EntityJournal domain={domain} type="client" id={id} /> : null}
@@ -510,7 +516,7 @@ function Snippets({ client, domain }: { client: ClientRecord; domain: string }) 
                   options={known.map(({ id, name }): [string, string] => [id, name === '' ? id : name])}
                 />
               )}
-              <Commands domain={domain} client={client.id} channel={channel.id} />
+              <Programs domain={domain} client={client.id} channel={channel.id} />
             </div>
           </Card>
         )

@@ -14,14 +14,16 @@ import { BulkBar } from '../../shell/bulk.tsx'
 import { Filters, splitTags } from '../../shell/filters.tsx'
 import { useSelection } from '../../shell/selection.ts'
 import { DataTable } from '../../shell/table.tsx'
-import { useDomainDenied } from '../../shell/permissions.ts'
+import { useDomainDenied, useManyClientsDenied } from '../../shell/permissions.ts'
 import { useDomainId, useView, useViews } from '../../shell/url.ts'
 import { clientActions, exportClients } from './client-actions.tsx'
+import { OutOfSync } from './desired/out-of-sync.tsx'
 import { NewestValue } from './newest-value.tsx'
 
 /** Whether clients are online is up to a second old. */
 const REFRESH_MS = 10_000
 const ALL_STATUSES = 'all'
+const OUT_OF_SYNC = 'out of sync'
 type Status = 'enabled' | 'disabled' | 'all'
 
 export function useClientFilters() {
@@ -32,6 +34,8 @@ export function useClientFilters() {
     status: (views['status'] ?? ALL_STATUSES) as Status,
     channel: views['channel'],
     group: views['group'],
+    out_of_sync: views['sync'] === undefined ? undefined : views['sync'] === OUT_OF_SYNC,
+    reported: views['reported'],
     online: views['state'] === undefined ? undefined : views['state'] === 'online',
     order: (views['order'] ?? 'created_at') as 'name' | 'created_at' | 'updated_at' | 'online' | 'last_seen',
     dir: (views['dir'] ?? 'desc') as 'asc' | 'desc',
@@ -41,6 +45,10 @@ export function useClientFilters() {
 export function Clients() {
   const domain = useDomainId()
   const cannotCreate = useDomainDenied(domain)('client_create')
+  const denied = {
+    command: useManyClientsDenied(domain, 'command', 'client_command'),
+    state: useManyClientsDenied(domain, 'state_update', 'client_state_update'),
+  }
   const navigate = useNavigate()
   const filters = useClientFilters()
   const [, setViews] = useViews()
@@ -63,6 +71,8 @@ export function Clients() {
     filters.name !== undefined ||
     filters.tags !== undefined ||
     filters.online !== undefined ||
+    filters.out_of_sync !== undefined ||
+    filters.reported !== undefined ||
     filters.status !== ALL_STATUSES
   return (
     <>
@@ -83,6 +93,8 @@ export function Clients() {
           { name: 'tags', label: 'Tags', hint: 'Separated by commas; a client must have all of them' },
           { name: 'state', label: 'State', options: ['online', 'offline'] },
           { name: 'status', label: 'Status', options: ['enabled', 'disabled'] },
+          { name: 'sync', label: 'Desired state', options: [OUT_OF_SYNC, 'in sync'] },
+          { name: 'reported', label: 'Reported', hint: 'A JSON object that the reported state contains' },
         ]}
       />
       <BulkBar
@@ -95,7 +107,7 @@ export function Clients() {
           const page = await fetchPage({ offset, limit })
           return { total: page.total, ids: page.rows.map(({ id }) => id) }
         }}
-        actions={clientActions(domain)}
+        actions={clientActions(domain, denied)}
         onExport={async (ids) => await exportClients(domain, ids)}
       />
       <DataTable<Client>
@@ -112,7 +124,7 @@ export function Clients() {
           {
             key: 'name',
             title: 'Name',
-            width: 'minmax(160px, 2fr)',
+            width: 'minmax(140px, 2fr)',
             order: 'name',
             cell: (client) => (
               <Link className="main" dir="auto" tabIndex={-1} to={paths.client(domain, client.id)}>
@@ -131,14 +143,21 @@ export function Clients() {
           {
             key: 'newest',
             title: 'Newest value',
-            width: 'minmax(90px, 1fr)',
+            width: 'minmax(84px, 1fr)',
             isMinor: true,
             cell: ({ id }) => <NewestValue domain={domain} client={id} />,
           },
           {
+            key: 'sync',
+            title: 'Desired state',
+            width: '100px',
+            isMinor: true,
+            cell: ({ id }) => <OutOfSync domain={domain} client={id} />,
+          },
+          {
             key: 'seen',
             title: 'Last seen',
-            width: '110px',
+            width: '100px',
             order: 'last_seen',
             isMinor: true,
             cell: ({ last_seen: at }) => <Time at={at} />,
@@ -146,14 +165,14 @@ export function Clients() {
           {
             key: 'status',
             title: 'Status',
-            width: '100px',
+            width: '88px',
             isMinor: true,
             cell: ({ status }) => <EntityStatus status={status} />,
           },
           {
             key: 'tags',
             title: 'Tags',
-            width: 'minmax(90px, 1fr)',
+            width: 'minmax(84px, 1fr)',
             isMinor: true,
             cell: ({ tags }) => (
               <span className="row">
@@ -164,7 +183,7 @@ export function Clients() {
           {
             key: 'created',
             title: 'Created',
-            width: '110px',
+            width: '96px',
             order: 'created_at',
             isMinor: true,
             cell: ({ created_at: at }) => <Time at={at} />,
@@ -177,7 +196,11 @@ export function Clients() {
                 icon="search"
                 title="No client matches"
                 actions={
-                  <Button onClick={() => setViews({ name: '', tags: '', state: '', status: '' })}>Clear filters</Button>
+                  <Button
+                    onClick={() => setViews({ name: '', tags: '', state: '', status: '', sync: '', reported: '' })}
+                  >
+                    Clear filters
+                  </Button>
                 }
               />
             ) : (

@@ -12,7 +12,7 @@ import { useFormAction } from '../../shell/action.ts'
 import { ChannelName, ClientName } from '../../shell/names.tsx'
 import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId, useViews } from '../../shell/url.ts'
-import { Commands } from './commands.tsx'
+import { Programs } from './programs.tsx'
 
 /** The interval of requests until the first message is there. */
 const ASK_MS = 1_000
@@ -150,7 +150,7 @@ function Connected({ domain, client, channel }: { domain: string; client: string
             <ClientName domain={domain} id={client} /> is created and connected to{' '}
             <ChannelName domain={domain} id={channel} />. Run one of these programs:
           </p>
-          <Commands domain={domain} client={client} channel={channel} />
+          <Programs domain={domain} client={client} channel={channel} />
         </div>
       </Card>
     </>

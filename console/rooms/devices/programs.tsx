@@ -12,7 +12,7 @@ import { snippetsFor } from './snippets.ts'
 
 const LOOPBACK = /^https?:\/\/(?:127\.|localhost[:/]?|\[::1\])/
 
-export function Commands({ domain, client, channel }: { domain: string; client: string; channel: string }) {
+export function Programs({ domain, client, channel }: { domain: string; client: string; channel: string }) {
   const addresses = useQuery({ ...query('GET /connect'), staleTime: Infinity })
   const cannotSee = useClientDenied(domain, client)('update')
   const [chosen, setChosen] = useState('curl')
