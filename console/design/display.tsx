@@ -98,7 +98,7 @@ export function formatBytes(bytes: number): string {
   return `${value < 10 ? tenths.format(value) : whole.format(Math.round(value))} ${units[at]}`
 }
 export function formatDuration(ms: number): string {
-  if (ms < 1) return `${hundredths.format(ms)} ms`
+  if (ms > 0 && ms < 1) return `${hundredths.format(ms)} ms`
   if (ms < 1_000) return `${Math.round(ms)} ms`
   if (ms < 60_000) return `${tenths.format(ms / 1_000)} s`
   return ms < 3_600_000 ? `${Math.round(ms / 60_000)} min` : `${tenths.format(ms / 3_600_000)} h`

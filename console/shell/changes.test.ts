@@ -35,6 +35,24 @@ test.each([
   ],
   [{ operation: 'client.create', attributes: { id: 'a', name: 'pump' } }, 'Client pump created'],
   [{ operation: 'domain.role.create', attributes: { role_name: 'viewer' } }, 'Domain role viewer created'],
+  [{ operation: 'domain.role.remove_members', attributes: { members: ['a'] } }, 'Domain role members removed'],
+  [{ operation: 'client.update_tags', attributes: { name: 'pump' } }, 'Client pump tags changed'],
+  [{ operation: 'client_state.update', attributes: { ids: ['a', 'b'] } }, 'State of 2 clients changed'],
+  [{ operation: 'client_state.update', attributes: { id: 'a', state: 'main' } }, 'State of client changed'],
+  [
+    { operation: 'alarm.acknowledge', attributes: { name: 'temperature', rule_name: 'Boiler too hot' } },
+    'Alarm Boiler too hot acknowledged',
+  ],
+  [{ operation: 'command.late', attributes: { name: 'reboot' } }, 'Command reboot answered too late'],
+  [{ operation: 'invitation.send', attributes: { role_name: 'operator' } }, 'Invitation as operator sent'],
+  [{ operation: 'invitation.delete', attributes: {} }, 'Invitation deleted'],
+  [{ operation: 'something.quite_new', attributes: {} }, 'Something quite new'],
 ])('%o in words', (record, words) => {
   expect(describeChange(record)).toBe(words)
+})
+
+test('a record without a name is shown with the one that its subject has today', () => {
+  const record = { operation: 'client.disable', attributes: { id: 'a', before: { status: 'enabled' } } }
+  expect(describeChange(record)).toBe('Client disabled')
+  expect(describeChange(record, 'pump')).toBe('Client pump disabled')
 })

@@ -17,21 +17,61 @@ const VERBS: Readonly<Record<string, string>> = {
   mail: 'mailed',
   accept: 'accepted',
   reject: 'rejected',
+  confirm: 'confirmed',
+  refuse: 'refused',
   add: 'added',
   issue: 'issued',
+  renew: 'renewed',
+  refresh: 'refreshed',
+  reset: 'reset',
   revoke: 'revoked',
+  rotate: 'rotated',
+  verify: 'verified',
   start: 'started',
   stop: 'stopped',
   drain: 'drained',
   resume: 'resumed',
-  update_policy: 'policy changed',
+  clear: 'cleared',
+  end: 'ended',
+  change: 'changed',
+  raise: 'raised',
+  acknowledge: 'acknowledged',
+  unacknowledge: 'no longer acknowledged',
+  assign: 'assigned',
+  comment: 'commented',
+  deliver: 'delivered',
+  answer: 'answered',
+  late: 'answered too late',
+  cancel: 'cancelled',
+  expire: 'expired',
+  expire_soon: 'expires soon',
+  seek: 'moved',
   issue_token: 'signed in',
+  refused_token: 'was refused a login',
+  refresh_token_reused: 'used a refresh token twice',
   set_parent: 'moved to a group',
   remove_parent: 'taken out of its group',
 }
 
-const NOUNS: Readonly<Record<string, string>> = { cert: 'Certificate', mqtt: 'MQTT session' }
+/** "deleted" is of the subject; a part of it is removed. */
+const OF_PARTS: Readonly<Record<string, string>> = { ...VERBS, remove: 'removed', delete: 'removed' }
 
+/** `update_tags`: "tags changed". */
+function wordsOf(verb: string): string {
+  const known = VERBS[verb]
+  if (known !== undefined) return known
+  const [first = '', ...part] = verb.split('_')
+  const done = OF_PARTS[first]
+  return part.length === 0 || done === undefined ? verb.replaceAll('_', ' ') : `${part.join(' ')} ${done}`
+}
+
+const NOUNS: Readonly<Record<string, string>> = {
+  api_key: 'API key',
+  cert: 'Certificate',
+  client_state: 'State of client',
+  mqtt: 'MQTT session',
+  pat: 'Personal access token',
+}
 const idsOf = (value: unknown) => (Array.isArray(value) ? value.length : 0)
 
 /** A change of many entities at once: "150 clients created", "20 clients connected to 1 channel". */
@@ -39,32 +79,41 @@ function describeMany({ operation, attributes = {} }: Item): string | undefined 
   const [subject = '', verb = ''] = operation.split('.')
   const [clients, channels] = [idsOf(attributes['client_ids']), idsOf(attributes['channel_ids'])]
   if (clients > 0 && channels > 0 && (verb === 'connect' || verb === 'disconnect'))
-    return `${counted(clients, 'client')} ${VERBS[verb]} ${verb === 'connect' ? 'to' : 'from'} ${counted(channels, 'channel')}`
+    return `${counted(clients, 'client')} ${wordsOf(verb)} ${verb === 'connect' ? 'to' : 'from'} ${counted(channels, 'channel')}`
   const many = idsOf(attributes['ids'])
-  return many > 0
-    ? `${counted(many, subject.replaceAll('_', ' '))} ${VERBS[verb] ?? verb.replaceAll('_', ' ')}`
-    : undefined
+  if (many === 0) return undefined
+  // "state of 3 clients changed"
+  if (subject === 'client_state') return `State of ${counted(many, 'client')} ${wordsOf(verb)}`
+  return `${counted(many, subject.replaceAll('_', ' '))} ${wordsOf(verb)}`
 }
 
-/** `client.update` of a client named pump: "Client pump changed". */
-export function describeChange({ operation, attributes = {} }: Item): string {
-  const [subject = '', ...rest] = operation.split('.')
-  const verb = rest.at(-1) ?? ''
-  const between = rest.slice(0, -1).join(' ')
+/** The name that a record has of its subject. An alarm is called by its rule. */
+export function nameIn({ attributes = {} }: Item): string | undefined {
   const after = attributes['after'] as { name?: unknown } | undefined
   const before = attributes['before'] as { name?: unknown } | undefined
-  const name = [
+  return [
+    attributes['rule_name'],
     attributes['name'],
     after?.name,
     before?.name,
     attributes['role_name'],
     attributes['username'],
     attributes['subscriber_id'],
-  ].find((one) => typeof one === 'string' && one !== '')
-  const noun = NOUNS[subject] ?? `${subject[0]?.toUpperCase() ?? ''}${subject.slice(1).replaceAll('_', ' ')}`
-  const many = describeMany({ operation, attributes })
+  ].find((one): one is string => typeof one === 'string' && one !== '')
+}
+
+/** `client.update` of a client named pump: "Client pump changed". `known`: the name of the subject today, where the record has none. */
+export function describeChange(item: Item, known?: string): string {
+  const { operation } = item
+  const many = describeMany(item)
   if (many !== undefined) return many
-  return [noun, between, name, VERBS[verb] ?? verb.replaceAll('_', ' ')]
+  const [subject = '', ...rest] = operation.split('.')
+  const between = rest.slice(0, -1).join(' ')
+  const name = nameIn(item) ?? known
+  const noun = NOUNS[subject] ?? `${subject[0]?.toUpperCase() ?? ''}${subject.slice(1).replaceAll('_', ' ')}`
+  // An invitation is known by the role that it is for.
+  const shown = subject === 'invitation' && name !== undefined ? `as ${name}` : name
+  return [noun, between, shown, wordsOf(rest.at(-1) ?? '')]
     .filter((part) => part !== '' && part !== undefined)
     .join(' ')
 }

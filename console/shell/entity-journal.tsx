@@ -11,9 +11,10 @@ import type { JournalItem, Operations } from '../api/operations.ts'
 import { Button } from '../design/controls.tsx'
 import { Card, Empty, Time } from '../design/display.tsx'
 import { Dialog } from '../design/layers.tsx'
-import { describeChange } from './changes.ts'
+import { describeChange, nameIn } from './changes.ts'
 import { JournalRecord, subjectPath } from './journal-record.tsx'
-import { UserName } from './names.tsx'
+import { UserName, isNamedType, useNameOf } from './names.tsx'
+import type { NamedType } from './names.tsx'
 import { QueryView } from './states.tsx'
 
 const PAGE = 50
@@ -87,8 +88,25 @@ export function UserJournal({ id }: { id: string }) {
 
 /** The change in words, as a link to what it is about. */
 function Subject({ domain, item }: { domain: string | undefined; item: JournalItem }) {
+  const [type = ''] = item.operation.split('.')
+  const id = item.attributes?.['id']
+  return domain !== undefined && nameIn(item) === undefined && isNamedType(type) && typeof id === 'string' ? (
+    <NamedSubject domain={domain} item={item} type={type} id={id} />
+  ) : (
+    <Described domain={domain} item={item} />
+  )
+}
+
+/** A record that has only the id of its subject, with the name of today. */
+function NamedSubject({ domain, item, type, id }: { domain: string; item: JournalItem; type: NamedType; id: string }) {
+  const name = useNameOf(type, domain, id)
+  return <Described domain={domain} item={item} {...(name === undefined ? {} : { name })} />
+}
+
+function Described({ domain, item, name }: { domain: string | undefined; item: JournalItem; name?: string }) {
   const path = domain === undefined ? undefined : subjectPath(domain, item)
-  return path === undefined ? describeChange(item) : <Link to={path}>{describeChange(item)}</Link>
+  const words = describeChange(item, name)
+  return path === undefined ? words : <Link to={path}>{words}</Link>
 }
 
 function Records({
@@ -116,7 +134,7 @@ function Records({
           <ol aria-label="Changes">
             {journals.map((item) => (
               <li key={item.id} className="list-row">
-                <div className="grow clip" dir="auto">
+                <div className="grow clip wraps-on-phone" dir="auto">
                   <Subject domain={domain} item={item} />
                 </div>
                 {title === undefined && typeof item.attributes?.['user_id'] === 'string' ? (

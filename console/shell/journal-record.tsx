@@ -6,56 +6,81 @@ import type { JournalItem } from '../api/operations.ts'
 import { Code } from '../design/controls.tsx'
 import { Details, Facts, absoluteTime } from '../design/display.tsx'
 import { paths } from '../paths.ts'
-import { differenceOf } from './changes.ts'
+import { differenceOf, nameIn } from './changes.ts'
 import { ChannelName, ClientName, GroupName, UserName, WorkerName } from './names.tsx'
 
 /** Names that a record shows of a bulk change. */
 const SHOWN_IDS = 20
 
-type Named = (domain: string, id: string) => ReactNode
+/** `name`: the one that the record has. */
+type Named = (domain: string, id: string, name: string | undefined) => ReactNode
 
 const NAMES: Readonly<Record<string, Named>> = {
   client: (domain, id) => <ClientName domain={domain} id={id} />,
   channel: (domain, id) => <ChannelName domain={domain} id={id} />,
   group: (domain, id) => <GroupName domain={domain} id={id} />,
   worker: (domain, id) => <WorkerName domain={domain} id={id} />,
-  task: (domain, id) => <Link to={paths.task(domain, id)}>Open the task</Link>,
-  workflow: (domain, id) => <Link to={paths.workflow(domain, id)}>Open the workflow</Link>,
+  task: (domain, id, name) => <Link to={paths.task(domain, id)}>{name ?? 'Open the task'}</Link>,
+  workflow: (domain, id, name) => <Link to={paths.workflow(domain, id)}>{name ?? 'Open the workflow'}</Link>,
+  rule: (domain, id, name) => <Link to={paths.rule(domain, id)}>{name ?? 'Open the rule'}</Link>,
+  profile: (domain) => <Link to={paths.profiles(domain)}>Open the profiles</Link>,
   user: (_domain, id) => <UserName id={id} />,
   member: (_domain, id) => <UserName id={id} />,
 }
 
 const textOf = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
 
+/** Records of these are about a client, which stays when they are gone. */
+const OF_CLIENTS: ReadonlySet<string> = new Set(['bootstrap', 'cert', 'client_state', 'command', 'mqtt'])
+/** Pages that show all of these. */
+const LISTED: Readonly<Record<string, (domain: string) => string>> = {
+  domain: paths.settings,
+  invitation: paths.members,
+  module: paths.modules,
+}
+const PAGES: Readonly<Record<string, (domain: string, id: string) => string>> = {
+  alarm: paths.alarm,
+  channel: paths.channel,
+  client: paths.client,
+  consumer: paths.consumer,
+  group: paths.group,
+  rule: paths.rule,
+  subscription: (_domain, id) => paths.notification(id),
+  task: paths.task,
+  worker: paths.worker,
+  workflow: paths.workflow,
+}
+
 /** Returns the path of the subject of a record; undefined for what has no page, or is gone. */
 export function subjectPath(domain: string, { operation, attributes = {} }: JournalItem): string | undefined {
   const [family = '', ...rest] = operation.split('.')
-  if (['remove', 'delete'].includes(rest.at(-1) ?? '') && rest.length === 1) return undefined
-  const id = textOf(rest.length === 1 ? attributes['id'] : attributes['entity_id'])
-  const client = textOf(attributes['client_id'])
-  if (family === 'mqtt' || family === 'cert') return client === undefined ? undefined : paths.client(domain, client)
+  if (family === 'bootstrap' && rest[0] === 'profile') return paths.profiles(domain)
+  if (OF_CLIENTS.has(family)) {
+    const client = textOf(attributes['client_id'] ?? (family === 'client_state' ? attributes['id'] : undefined))
+    return client === undefined ? undefined : paths.client(domain, client)
+  }
+  if (rest.length === 1 && ['remove', 'delete'].includes(rest[0] ?? '')) return undefined
   if (family === 'domain' && rest[0] === 'role') return paths.members(domain)
-  if (id === undefined) return undefined
-  const to = {
-    client: paths.client,
-    channel: paths.channel,
-    group: paths.group,
-    task: paths.task,
-    workflow: paths.workflow,
-    worker: paths.worker,
-  }[family]
-  return to?.(domain, id)
+  const list = LISTED[family]
+  if (list !== undefined) return list(domain)
+  const id = textOf(rest.length === 1 ? attributes['id'] : attributes['entity_id'])
+  return id === undefined ? undefined : PAGES[family]?.(domain, id)
 }
 
+/** Keys of a record whose names do not say the type of what they are. */
+const TYPES: Readonly<Record<string, string>> = { members: 'member', invitee_user_id: 'user' }
+type NamedIds = { label: string; type: string; ids: string[]; name: string | undefined }
+
 /** The entities that a record names: `client_ids` and `channel_id`, and the ids of a bulk change. */
-function namedIn({ operation, attributes = {} }: JournalItem): [label: string, type: string, ids: string[]][] {
+function namedIn({ operation, attributes = {} }: JournalItem): NamedIds[] {
   const [family = ''] = operation.split('.')
-  return Object.entries(attributes).flatMap(([key, value]): [string, string, string[]][] => {
-    const type = key === 'ids' ? family : key === 'members' ? 'member' : /^([a-z]+)_ids?$/.exec(key)?.[1]
+  return Object.entries(attributes).flatMap(([key, value]): NamedIds[] => {
+    const type =
+      key === 'ids' ? (family === 'client_state' ? 'client' : family) : (TYPES[key] ?? /^([a-z]+)_ids?$/.exec(key)?.[1])
     if (type === undefined || NAMES[type] === undefined || key === 'user_id') return []
     const ids = (Array.isArray(value) ? value : [value]).flatMap((id) => textOf(id) ?? [])
     const label = `${type[0]?.toUpperCase() ?? ''}${type.slice(1)}${ids.length === 1 ? '' : 's'}`
-    return ids.length === 0 ? [] : [[label, type, ids]]
+    return ids.length === 0 ? [] : [{ label, type, ids, name: textOf(attributes[`${type}_name`]) }]
   })
 }
 
@@ -76,18 +101,20 @@ export function JournalRecord({ domain, item }: { domain: string | undefined; it
             : [
                 'About',
                 <Link key="subject" to={path}>
-                  {textOf(attributes['name']) ?? 'Open it'}
+                  {nameIn(item) ?? 'Open it'}
                 </Link>,
               ],
-          ...(domain === undefined ? [] : namedIn(item)).map(([label, type, ids]): readonly [string, ReactNode] => [
-            label,
-            <span key={label} className="row wrap">
-              {ids.slice(0, SHOWN_IDS).map((id) => (
-                <span key={id}>{NAMES[type]?.(domain ?? '', id)}</span>
-              ))}
-              {ids.length > SHOWN_IDS ? <span className="muted">and {ids.length - SHOWN_IDS} more</span> : null}
-            </span>,
-          ]),
+          ...(domain === undefined ? [] : namedIn(item)).map(
+            ({ label, type, ids, name }): readonly [string, ReactNode] => [
+              label,
+              <span key={label} className="row wrap">
+                {ids.slice(0, SHOWN_IDS).map((id) => (
+                  <span key={id}>{NAMES[type]?.(domain ?? '', id, ids.length === 1 ? name : undefined)}</span>
+                ))}
+                {ids.length > SHOWN_IDS ? <span className="muted">and {ids.length - SHOWN_IDS} more</span> : null}
+              </span>,
+            ],
+          ),
         ]}
       />
       {difference.length === 0 ? null : (

@@ -68,6 +68,16 @@ export function ClientName({ domain, id }: { domain: string; id: string }) {
   )
 }
 
+const BY_TYPE = { client: clientName, channel: channelName, group: groupName } as const
+export type NamedType = keyof typeof BY_TYPE
+export const isNamedType = (type: string): type is NamedType => Object.hasOwn(BY_TYPE, type)
+
+/** Returns the name of an entity; undefined while it is unknown, and for what is gone. Without an id, nothing is asked. */
+export function useNameOf(type: NamedType, domain: string, id: string): string | undefined {
+  const { data } = useQuery(BY_TYPE[type](domain, id))
+  return given(data)
+}
+
 /** Returns the name without a link. */
 export function useChannelName(domain: string, id: string): string {
   const { data } = useQuery(channelName(domain, id))

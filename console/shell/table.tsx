@@ -243,7 +243,13 @@ export function DataTable<T>(props: TableProps<T>) {
           {formatCount(total)} {total === 1 ? 'row' : 'rows'}
         </span>
         <span className="only-desktop">
-          <kbd className="kbd">j</kbd> <kbd className="kbd">k</kbd> move · <kbd className="kbd">Enter</kbd> open
+          <kbd className="kbd">j</kbd> <kbd className="kbd">k</kbd> move
+          {hrefOf === undefined ? null : (
+            <>
+              {' '}
+              · <kbd className="kbd">Enter</kbd> open
+            </>
+          )}
           {selection === undefined ? null : (
             <>
               {' '}

@@ -283,6 +283,64 @@ describe.skipIf(hasNoBrowser)('administration in the console (needs Chromium)', 
     await page.getByRole('heading', { name: 'north pump' }).waitFor()
   })
 
+  test('the journal leads to rules, alarms and consumers, and names what has only an id', async () => {
+    const domain = await running.made('/domains', { name: 'Journal of rules' })
+    const channel = await running.made(`/${domain}/channels`, { name: 'steam' })
+    const device = await running.api<{ id: string; credentials: { secret: string } }>('POST', `/${domain}/clients`, {
+      name: 'boiler',
+    })
+    await running.api('POST', `/${domain}/channels/connect`, {
+      client_ids: [device.id],
+      channel_ids: [channel],
+      types: ['publish'],
+    })
+    await running.made(`/${domain}/rules`, {
+      name: 'Too hot',
+      source: { type: 'messages' },
+      condition: 'value > 30.0',
+      actions: [{ type: 'alarm', text: '{{ client.name }} is too hot' }],
+    })
+    await running.made(`/${domain}/consumers`, { name: 'erp', channels: [channel] })
+    const sent = await running.whole.call('POST', `/m/${domain}/c/${channel}`, {
+      authorization: `Client ${device.credentials.secret}`,
+      body: [{ n: 'temperature', v: 40 }],
+    })
+    expect(sent.status).toBeLessThan(300)
+    const alarms = async () =>
+      (await running.api<{ alarms: { id: string }[] }>('GET', `/${domain}/alarms?limit=10`)).alarms
+    await until(async () => (await alarms()).length === 1, 'the alarm')
+    const [{ id: alarm } = { id: '' }] = await alarms()
+    await running.api('PATCH', `/${domain}/alarms/${alarm}`, { status: 'acknowledged' })
+    await running.api('POST', `/${domain}/clients/${device.id}/disable`)
+    await using visitor = await running.asAdmin({ isPhone: true })
+    const { page } = visitor
+    const changes = page.getByRole('list', { name: 'Changes' })
+    for (const [words, heading] of [
+      ['Alarm Too hot acknowledged', 'boiler is too hot'],
+      ['Rule Too hot created', 'Too hot'],
+      ['Consumer erp created', 'erp'],
+      ['Client boiler disabled', 'boiler'],
+    ] as const) {
+      await visitor.go(`/d/${domain}/journal`)
+      await changes.getByRole('link', { name: words }).click()
+      await page.getByRole('heading', { name: heading, exact: true }).waitFor()
+    }
+    // The whole sentence is there on a phone too.
+    await visitor.go(`/d/${domain}/journal`)
+    const words = changes.getByRole('link', { name: 'Alarm Too hot acknowledged' })
+    await words.waitFor()
+    expect(
+      await words.evaluate((link) => {
+        const { scrollWidth, clientWidth } = (link as unknown as { parentElement: Record<string, number> })
+          .parentElement
+        return (scrollWidth ?? 0) <= (clientWidth ?? 0)
+      }),
+    ).toBe(true)
+    await page.getByRole('button', { name: 'Details of alarm.acknowledge' }).click()
+    await page.getByRole('dialog').getByRole('link', { name: 'Too hot' }).first().waitFor()
+    await page.getByRole('dialog').getByRole('link', { name: 'boiler' }).waitFor()
+  })
+
   test('administrators of the platform see the age of the last backup', async () => {
     await using visitor = await running.asAdmin()
     const { page } = visitor

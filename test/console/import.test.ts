@@ -42,6 +42,22 @@ describe.skipIf(hasNoBrowser)('files in the console (needs Chromium)', () => {
     await page.getByText(`The file is right: 2 ${kind.toLowerCase()}`).waitFor()
   })
 
+  test('a file of one client is said in the singular, with a row for each of its lines', async () => {
+    const domain = await running.made('/domains', { name: 'One' })
+    await using visitor = await running.asAdmin()
+    const { page } = visitor
+    const path = join(folder, 'one.csv')
+    await writeFile(path, 'name\nmeter\n')
+    await visitor.go(`/d/${domain}/import`)
+    await page.getByLabel('CSV file to import').setInputFiles(path)
+    await page.getByText('The file is right: 1 client. All are created together, or none.').waitFor()
+    // The head of the table, that of the file, and the client.
+    expect(await page.getByRole('region', { name: 'Lines of the file' }).getByRole('row').count()).toBe(3)
+    await page.getByRole('button', { name: 'Create 1 client', exact: true }).click()
+    await page.getByText('1 client is created.').waitFor()
+    expect((await running.api<{ total: number }>('GET', `/${domain}/clients`)).total).toBe(1)
+  })
+
   test('faults are beside their rows, the mended file is read again, and the result has the ids and secrets', async () => {
     const domain = await running.made('/domains', { name: 'Files' })
     await using visitor = await running.asAdmin()
@@ -54,7 +70,9 @@ describe.skipIf(hasNoBrowser)('files in the console (needs Chromium)', () => {
     const row = (content: string) => page.getByRole('row').filter({ hasText: content })
     await visitor.go(`/d/${domain}/import`)
     await choose('name,status\nmeter 1,enabled\nmeter 2,perhaps\nmeter 3,maybe\n')
-    await page.getByText('2 lines are marked below.').waitFor()
+    const notice = page.getByRole('alert')
+    await notice.getByText('2 lines are marked below.').waitFor()
+    expect(await notice.textContent()).toMatch(/^Nothing was created: the file has 2 errors/)
     await row('meter 2,perhaps')
       .getByText(/status/)
       .waitFor()

@@ -19,7 +19,7 @@ const INDEX = 'README.md'
 const GUIDE_ADDRESS = /^\/docs\/guides\/([a-z0-9-]+)\.md(#[^#]*)?$/
 /** What the renderer of the guides makes. Other elements are shown as their text. */
 const SHOWN = new Set(
-  ['p', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'ul', 'ol', 'li', 'strong', 'em', 'code'].concat([
+  ['p', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'ul', 'ol', 'li', 'strong', 'em'].concat([
     'table',
     'thead',
     'tbody',
@@ -77,6 +77,8 @@ function shown(node: ChildNode, key: number, place: Place): ReactNode {
   const tag = node.tagName.toLowerCase()
   if (tag === 'pre')
     return <Code key={key} label="commands" text={withAddresses(node.textContent ?? '', shownBase, place.addresses)} />
+  // A command in a sentence is one that the reader copies too.
+  if (tag === 'code') return <code key={key}>{withAddresses(node.textContent ?? '', shownBase, place.addresses)}</code>
   if (tag === 'a') return <GuideLink key={key} element={node} place={place} />
   if (tag === 'div')
     return (

@@ -12,6 +12,7 @@ import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId } from '../../shell/url.ts'
 
 type Kind = 'clients' | 'channels' | 'connections'
+const NOUNS: Readonly<Record<Kind, string>> = { clients: 'client', channels: 'channel', connections: 'connection' }
 const COLUMNS: Readonly<Record<Kind, string>> = {
   clients: 'id, name, secret, tags, metadata, status',
   channels: 'id, name, route, description, tags, metadata, status',
@@ -25,6 +26,8 @@ const EXAMPLES: Readonly<Record<Kind, string>> = {
 }
 const PREVIEW_LINES = 50
 const LINE = /^line (\d+)/
+/** The server begins some of its sentences with it, and the notice says it too. */
+const NOTHING_CREATED = /^nothing was created: /
 
 /** `hidden`: changes of entities that the caller may not read. */
 type Checked = { total: number; hidden: number }
@@ -89,6 +92,12 @@ function resultFile(kind: Kind, created: readonly Created[]): string {
   return csvOf(['id', 'name', ...(kind === 'clients' ? ['secret'] : [])], rows)
 }
 
+/** The end of the last line begins no line. */
+function linesOf(text: string): string[] {
+  const lines = text.split(/\r?\n/)
+  return lines.at(-1) === '' ? lines.slice(0, -1) : lines
+}
+
 /** What the server says of each line. */
 function faultsOf(check: Check | undefined): { lines: ReadonlyMap<number, string>; others: readonly string[] } {
   const lines = new Map<number, string>()
@@ -141,7 +150,7 @@ export function Import() {
     await test(kind, chosen)
   }
   const faults = faultsOf(check)
-  const lines = file?.text.split(/\r?\n/) ?? []
+  const lines = linesOf(file?.text ?? '')
   const shown = [...new Set([...faults.lines.keys(), ...lines.keys().map((index) => index + 1)])]
     .slice(0, PREVIEW_LINES)
     .toSorted((a, b) => a - b)
@@ -223,7 +232,7 @@ export function Import() {
             </Link>
           }
         >
-          {formatCount(made.total)} {kind} are created.{' '}
+          {counted(made.total, NOUNS[kind])} {made.total === 1 ? 'is' : 'are'} created.{' '}
           {made.created.length === 0 ? null : (
             <>
               {kind === 'clients' ? 'Their secrets are in this file. ' : ''}
@@ -235,7 +244,7 @@ export function Import() {
         </Notice>
       ) : check === undefined ? null : 'error' in check ? (
         <Notice tone="bad">
-          Nothing was created: {check.error.message}.
+          Nothing was created: {check.error.message.replace(NOTHING_CREATED, '')}.
           {faults.lines.size === 0
             ? ''
             : ` ${counted(faults.lines.size, 'line')} ${faults.lines.size === 1 ? 'is' : 'are'} marked below.`}
@@ -257,11 +266,11 @@ export function Import() {
               disabledReason={cannotCreate}
               onClick={() => void (file === undefined ? undefined : importFile(file))}
             >
-              Create {formatCount(check.total)} {kind}
+              Create {counted(check.total, NOUNS[kind])}
             </Button>
           }
         >
-          The file is right: {formatCount(check.total)} {kind}. All are created together, or none.
+          The file is right: {counted(check.total, NOUNS[kind])}. All are created together, or none.
           {check.hidden === 0
             ? ''
             : ` ${counted(check.hidden, 'change')} of entities that you may not read ${check.hidden === 1 ? 'is' : 'are'} among them.`}
@@ -271,7 +280,7 @@ export function Import() {
         <Card
           title={
             lines.length > PREVIEW_LINES
-              ? `The first ${PREVIEW_LINES} of ${formatCount(lines.length)} lines`
+              ? `${PREVIEW_LINES} of ${formatCount(lines.length)} lines${faults.lines.size === 0 ? '' : ', those with faults first'}`
               : 'The file'
           }
           flush

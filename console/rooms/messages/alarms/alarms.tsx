@@ -229,6 +229,8 @@ const columnsOf = (domain: string) =>
       key: 'raised',
       title: 'Raised',
       width: '90px',
+      // The newest is first. On a phone, the text of the alarm needs the room.
+      isMinor: true,
       cell: ({ first_at: at }: Alarm) => <Time at={at} />,
     },
   ] as const
