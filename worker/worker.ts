@@ -20,6 +20,7 @@ import { Managers } from './membership/managers.ts'
 import { Membership } from './membership/membership.ts'
 import type { Member, WorkerTiming } from './membership/membership.ts'
 import {
+  Bandwidth,
   ModuleCache,
   SiteTrust,
   checkPeerListener,
@@ -209,7 +210,11 @@ async function openModules(
   opening: AsyncDisposableStack,
   { config, logger, folder, open, credentials: { credentials, certificate }, managers, isolation }: StoreOptions,
 ) {
-  const proxy = new ProxySource({ dial: credentials.channel, managerAddress: () => managers.current })
+  const proxy = new ProxySource({
+    dial: credentials.channel,
+    managerAddress: () => managers.current,
+    bandwidth: config.bandwidthBytes === undefined ? undefined : new Bandwidth(config.bandwidthBytes),
+  })
   const source: ModuleSource = (wanted, offset, ending) => proxy.read(wanted, offset, ending)
   const isTls = config.managers.some(credentials.isTls)
   const peerListener = checkPeerListener(config, isTls)

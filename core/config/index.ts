@@ -10,6 +10,7 @@ export {
   labels,
   list,
   optionalAddress,
+  optionalBytes,
   optionalInteger,
   optionalText,
   optionalUrl,

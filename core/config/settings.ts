@@ -159,6 +159,21 @@ export function bytes(name: string, fallbackText: string, description: string): 
   return setting(name, parse(fallbackText), description, parse, { defaultText: fallbackText })
 }
 
+/** A size as `bytes` reads it, of at least `min` bytes. */
+export function optionalBytes(
+  name: string,
+  min: number,
+  description: string,
+  options?: Options,
+): Setting<number | undefined> {
+  const parse = (value: string) => {
+    const size = parseSize(value)
+    if (size === undefined || size < min) throw new Error(`a size of at least ${min} bytes, such as 64KiB or 256MiB`)
+    return size
+  }
+  return setting<number | undefined>(name, undefined, description, parse, options)
+}
+
 export function choice<const T extends string>(
   name: string,
   values: readonly T[],

@@ -25,8 +25,9 @@ export function parseRange(header: string | undefined, sizeBytes: number): ByteR
   return { start, end: last === '' ? sizeBytes : Math.min(Number(last) + 1, sizeBytes) }
 }
 
-/** The header that requests everything from an offset on. */
-export function rangeFrom(offset: number): Record<string, string> {
+/** The header that requests everything from an offset on, or up to the byte before `end`. */
+export function rangeFrom(offset: number, end?: number): Record<string, string> {
+  if (end !== undefined) return { range: `bytes=${offset}-${end - 1}` }
   return offset === 0 ? {} : { range: `bytes=${offset}-` }
 }
 

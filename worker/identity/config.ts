@@ -7,6 +7,7 @@ import {
   flag,
   labels,
   list,
+  optionalBytes,
   optionalInteger,
   optionalText,
   secret,
@@ -14,6 +15,8 @@ import {
 } from '#core/config/index.ts'
 import type { ConfigOf } from '#core/config/index.ts'
 import { ISOLATION_LEVELS } from '../isolation/levels.ts'
+
+const MIN_BANDWIDTH_BYTES = 1024
 
 export const WORKER_SETTINGS = {
   dataDir: text(
@@ -51,6 +54,12 @@ export const WORKER_SETTINGS = {
     'SKEIN_WORKER_SPOOL_BYTES',
     '256MiB',
     'Size of unacknowledged results above which the worker accepts no runs',
+  ),
+  bandwidthBytes: optionalBytes(
+    'SKEIN_WORKER_BANDWIDTH',
+    MIN_BANDWIDTH_BYTES,
+    'Bytes per second of all downloads of modules together, such as 64KiB; modules from workers of the site are not limited',
+    { defaultText: 'not limited' },
   ),
   drainMs: durationMs('SKEIN_WORKER_DRAIN', '10s', 'Grace period for runs when the worker is stopped'),
   isolation: choice(

@@ -12,6 +12,8 @@ export type FetchOrder = {
   isTls: boolean
   wanted: ModuleRequest
   offset: number
+  /** Offset behind the last byte; undefined: all. A server without ranges sends all in any case. */
+  end?: number | undefined
 }
 
 /** The answer has begun and no bytes have arrived yet. */
@@ -24,13 +26,13 @@ const MAX_REFUSAL_BYTES = 16 * 1024
  * `forbidden`, and `unavailable` for other errors, with `retryAfterSeconds` if the server sends it.
  */
 export async function* fetchModule(
-  { client, address, isTls, wanted, offset }: FetchOrder,
+  { client, address, isTls, wanted, offset, end }: FetchOrder,
   signal: AbortSignal,
 ): AsyncGenerator<Uint8Array> {
   const { digest, ticket } = wanted
   const path = formatPullPath({ name: repositoryNameOf(wanted), kind: 'blobs', reference: digest })
   const url = new URL(`${isTls ? 'https' : 'http'}://${address}${path}`)
-  const answer = await client.get(url, { authorization: `Bearer ${ticket}`, ...rangeFrom(offset) }, signal)
+  const answer = await client.get(url, { authorization: `Bearer ${ticket}`, ...rangeFrom(offset, end) }, signal)
   if (answer.status !== 200 && answer.status !== 206) throw await refusalOf(client, answer, digest)
   yield NOTHING
   yield* bodyFrom(client, answer, offset)

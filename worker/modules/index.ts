@@ -1,3 +1,4 @@
+export { Bandwidth } from './bandwidth.ts'
 export { ModuleCache } from './module-cache.ts'
 export type { PinnedModule, ModuleCacheOptions, ModuleSource, SharedModule } from './module-cache.ts'
 export { checkPeerListener, peerAddressOf } from './peer-listener.ts'

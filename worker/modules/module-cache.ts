@@ -48,6 +48,7 @@ type Entry = { bytes: number; users: number; isVerified: boolean }
 type Download = { sizeBytes: number; receivedBytes: number; state: 'connecting' | 'receiving' | 'complete' | 'failed' }
 
 const DIGEST = /^sha256:([0-9a-f]{64})$/
+/** Attempts without progress. */
 const MAX_TRIES = 4
 const RETRY_MS = 200
 /**
@@ -214,17 +215,24 @@ export class ModuleCache {
     }
   }
 
+  /** An attempt counts only if it brought no byte further than all before it: a network with many cuts delivers in the end. */
   async #downloadWithRetries(wanted: ModuleRequest, hex: string): Promise<void> {
+    // Only the first attempt uses peers; later ones use the source.
+    let request = wanted
+    let furthest = await sizeOf(join(this.#options.folder, `${hex}.part`))
     for (let attempt = 1; ; attempt++) {
       try {
-        // Only the first attempt uses peers; later ones use the source.
-        await this.#downloadOnce(attempt === 1 ? wanted : { ...wanted, peers: [] }, hex)
+        await this.#downloadOnce(request, hex)
         return
       } catch (thrown) {
         const error = isDiskFull(thrown) ? await this.#onDiskFull(wanted, hex, thrown) : thrown
+        const received = await sizeOf(join(this.#options.folder, `${hex}.part`))
+        if (received > furthest) attempt = 1
+        furthest = Math.max(furthest, received)
+        request = { ...wanted, peers: [] }
         if (attempt >= MAX_TRIES || !isRetryable(error) || this.#abort.signal.aborted) throw error
         this.#options.logger.info(
-          { digest: wanted.digest, attempt, err: error },
+          { digest: wanted.digest, attempt, received, err: error },
           'a module download failed; resuming it',
         )
         await sleep(RETRY_MS * 2 ** (attempt - 1), this.#abort.signal)
@@ -327,6 +335,9 @@ export class ModuleCache {
     await this.#options.onRemoved?.(digest)
   }
 }
+
+/** The size of a file in bytes; 0: there is none. */
+const sizeOf = async (path: string) => (await stat(path).catch(() => undefined))?.size ?? 0
 
 /** Rejects with the signal's reason if it is aborted first; the work continues for other callers. */
 function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {

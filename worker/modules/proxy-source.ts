@@ -4,6 +4,7 @@ import { monotonicMs, sleep } from '#core/time.ts'
 import { TransferClient } from '#core/transfer/index.ts'
 import { reachableFrom } from '#proto/index.ts'
 import type { Dialling } from '#proto/index.ts'
+import type { Bandwidth } from './bandwidth.ts'
 import { fetchModule } from './fetch-module.ts'
 import type { ModuleRequest } from './module-request.ts'
 
@@ -17,6 +18,8 @@ export type ProxySourceOptions = {
   dial: (address: string) => Promise<Dialling>
   /** A loopback address of the proxy refers to the machine of the manager. */
   managerAddress: () => string
+  /** Limit of all downloads together; undefined: none. */
+  bandwidth?: Bandwidth | undefined
 }
 
 type Known = { client: TransferClient; isTls: boolean }
@@ -31,12 +34,33 @@ export class ProxySource {
 
   /** The bytes of a module from an offset; see `ModuleSource`. */
   async *read(wanted: ModuleRequest, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+    const { bandwidth } = this.#options
+    if (bandwidth === undefined) return yield* this.#fetch(wanted, offset, undefined, signal)
+    // In parts: a server ends a connection on which a client reads too slowly.
+    for (let position = offset; position < wanted.sizeBytes;) {
+      const begin = position
+      const end = Math.min(begin + bandwidth.partBytes, wanted.sizeBytes)
+      for await (const chunk of this.#fetch(wanted, begin, end, signal)) {
+        position += chunk.length
+        yield chunk
+        await bandwidth.pass(chunk.length, signal)
+      }
+      if (position === begin) return
+    }
+  }
+
+  async *#fetch(
+    wanted: ModuleRequest,
+    offset: number,
+    end: number | undefined,
+    signal: AbortSignal,
+  ): AsyncGenerator<Uint8Array> {
     const address = reachableFrom(wanted.sourceAddress, this.#options.managerAddress())
     const endMs = monotonicMs() + PULL_DEADLINE_MS
     for (;;) {
       const { client, isTls } = await this.#connect(address)
       try {
-        yield* fetchModule({ client, address, isTls, wanted, offset }, signal)
+        yield* fetchModule({ client, address, isTls, wanted, offset, end }, signal)
         return
       } catch (error) {
         signal.throwIfAborted()
