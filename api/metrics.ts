@@ -4,7 +4,7 @@ import type { GaugeSource, MetricSet } from '#core/metrics/index.ts'
 import { COAP_METRICS } from './adapters/coap/index.ts'
 import { MQTT_METRICS } from './adapters/mqtt/index.ts'
 import { QUEUE_METRICS, queueGauges } from './automation/index.ts'
-import { COMMAND_METRICS, commandGauges } from './devices/index.ts'
+import { COMMAND_METRICS, DEVICE_TOPIC_METRICS, commandGauges } from './devices/index.ts'
 import { CONSUMER_METRICS, consumerGauges } from './consumers/index.ts'
 import { MAIL_METRICS } from './identity/index.ts'
 import {
@@ -26,6 +26,7 @@ export const API_METRICS: readonly MetricSet[] = [
   QUEUE_METRICS.set,
   CONSUMER_METRICS.set,
   COMMAND_METRICS.set,
+  DEVICE_TOPIC_METRICS.set,
   RULE_METRICS.set,
   NOTIFICATION_METRICS.set,
   MAIL_METRICS.set,

@@ -82,6 +82,7 @@ export function createDevices({
     over,
     async stop() {
       notified.stop()
+      topics.stop()
       givenSecrets.stop()
       await commands.stop()
     },

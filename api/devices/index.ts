@@ -1,6 +1,12 @@
 export { createDevices } from './devices.ts'
 export type { DeviceServices, Devices } from './devices.ts'
-export { formatDeviceTopic, isDeviceTopic, noSuchTopic, parseDeviceTopic } from './device-topics/index.ts'
+export {
+  DEVICE_TOPIC_METRICS,
+  formatDeviceTopic,
+  isDeviceTopic,
+  noSuchTopic,
+  parseDeviceTopic,
+} from './device-topics/index.ts'
 export type {
   DeviceMessage,
   DeviceNoun,

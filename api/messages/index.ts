@@ -68,7 +68,7 @@ export { startMessages } from './messages.ts'
 export type { Messages, MessagesDeps } from './messages.ts'
 export type { Idempotency, IncomingMessage, MessageContent, Protocol } from './model/message.ts'
 export type { Presence } from './presence/index.ts'
-export { packToCbor, packToJson } from './senml/index.ts'
+export { packOfFields, packToCbor, packToJson } from './senml/index.ts'
 export { createReader } from './reader/reader.ts'
 export { liveFilter } from './live/live-filter.ts'
 export {

@@ -287,6 +287,19 @@ function checkDefaults(quotas: Record<string, unknown>, print: Print): void {
   )
 }
 
+/** Paths of devices themselves begin with it: a domain that had this route before is reached by its id alone. */
+const ROUTE_OF_DEVICES = 'c'
+
+function nameHiddenRoutes(domains: readonly Record<string, unknown>[], print: Print): void {
+  for (const { id, name, route } of domains)
+    if (route === ROUTE_OF_DEVICES)
+      print({
+        verdict: 'warning',
+        what: `domain ${plainText(name, plainText(id))} (${plainText(id)}) has the alias ${ROUTE_OF_DEVICES}, which belongs to the topics and paths of devices`,
+        hint: `give it another alias: skein domains update ${plainText(id)} '{"alias": "…"}' (docs/guides/device-state.md)`,
+      })
+}
+
 type Read = (path: string, query?: Readonly<Record<string, string>>) => Promise<Record<string, unknown>>
 
 /** Domains above a limit, as after an upgrade that brought one: nothing of theirs is deleted, and nothing can be added. */
@@ -296,6 +309,7 @@ async function checkUses(read: Read, total: number, print: Print): Promise<void>
     const page = await read('/domains', { limit: String(PAGE_DOMAINS), offset: String(offset) })
     listed.push(...recordsOf(page['domains']))
   }
+  nameHiddenRoutes(listed, print)
   const found: { what: string; names: string[] }[] = []
   const next = listed.values()
   const count = async () => {

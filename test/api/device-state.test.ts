@@ -52,6 +52,34 @@ describe('a user and a device', () => {
     expect(removed.desired).toEqual({ led: { on: true } })
   })
 
+  test('a device may ask for a flat difference as SenML, with its version as the entity tag', async () => {
+    const device = await plant.newDevice()
+    const { version } = stateOf(await desire(device, { firmware: '1.4', level: 3, on: false }))
+    const asSenml = async (accept: string) =>
+      await plant.api.as(`Client ${device.secret}`)('GET', `/c/${plant.domainId}/state`, undefined, { accept })
+    const json = await asSenml('application/senml+json')
+    expect([json.status, json.headers['content-type'], json.headers['etag']]).toEqual([
+      200,
+      'application/senml+json',
+      `"${version}"`,
+    ])
+    expect(JSON.parse(json.text)).toEqual([
+      { n: 'on', vb: false },
+      { n: 'level', v: 3 },
+      { n: 'firmware', vs: '1.4' },
+    ])
+    const cbor = await asSenml('application/senml+cbor;q=1, text/plain')
+    expect(cbor.headers['content-type']).toBe('application/senml+cbor')
+    // The first one that it can have.
+    expect(stateOf(await asSenml('application/json, application/senml+cbor')).version).toBe(version)
+    await desire(device, { led: { on: true } })
+    const nested = await asSenml('application/senml+json')
+    expect(nested.status, nested.text).toBe(422)
+    expect(nested.text).toContain('the difference is not flat')
+    await asDevice(device, 'PATCH', { led: { on: true }, firmware: '1.4', on: false, level: 3 })
+    expect((await asSenml('application/senml+json')).text).toBe('[]')
+  })
+
   test('a report that changes nothing has the same version and a later time', async () => {
     const device = await plant.newDevice()
     const first = stateOf(await asDevice(device, 'PATCH', { a: 1 }))

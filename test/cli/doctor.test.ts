@@ -202,6 +202,35 @@ it.each([
   }
 })
 
+it('names a domain with an alias that belongs to the topics of devices', async () => {
+  using home = createHome()
+  const other = '7d1f9a1e-51c6-4a2b-9b57-0d8d1f0f2a10'
+  await using server = await serve(createServer(), {
+    ...ANSWERS,
+    '/domains': {
+      total: 2,
+      domains: [
+        { id: DOMAIN, name: 'plant', route: 'c' },
+        { id: other, name: 'coffee', route: 'coffee' },
+      ],
+    },
+    [`/domains/${DOMAIN}/quotas`]: { domain_id: DOMAIN, own: {}, quotas: NONE },
+    ...Object.fromEntries([DOMAIN, other].map((id) => [`/domains/${id}/usage`, { domain_id: id, quotas: {} }])),
+  })
+  const url = `http://127.0.0.1:${server.port}`
+  const { stdout } = await home.run(['doctor', '--url', url, '--manager-url', url], {
+    environment: { SKEIN_TOKEN: 'a.b.c' },
+  })
+  const found = (JSON.parse(stdout) as Doctor).findings.filter(({ what }) => what.includes('has the alias'))
+  expect(found).toEqual([
+    expect.objectContaining({
+      verdict: 'warning',
+      what: `domain plant (${DOMAIN}) has the alias c, which belongs to the topics and paths of devices`,
+      hint: expect.stringContaining(`skein domains update ${DOMAIN}`) as string,
+    }),
+  ])
+})
+
 it('names the first of many domains above a limit, and says how many it did not read', async () => {
   using home = createHome()
   const domains = Array.from({ length: 30 }, (_, index) => ({ id: `domain-${index}`, name: `d${index}` }))

@@ -1,6 +1,7 @@
 /** The state of a device over CoAP: GET, PATCH and iPATCH, and observation of what is desired. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { CoapServer } from '#api/adapters/coap/index.ts'
+import { packToJson } from '#api/messages/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
 import { useWorld } from '../harness/world.ts'
@@ -52,6 +53,26 @@ test('a device reads its state, and reports with PATCH and iPATCH', async () => 
   expect(await read()).toMatchObject({ reported: { a: 1, b: 2 }, delta: {} })
   await peer.request({ code: '0.07', path: at(device, 'config'), payload: '{"rate":5}' })
   expect(await read('config')).toMatchObject({ name: 'config', reported: { rate: 5 } })
+})
+
+test('a device reads a flat difference as SenML, and is not observed then', async () => {
+  const device = await plant.newDevice()
+  await desire(device, { firmware: '1.4', level: 3 })
+  using peer = await openPeer(server.port)
+  await peer.prove(at(device))
+  const read = async (number: number, more: { name: string; value: Buffer }[] = []) =>
+    await peer.request({ path: at(device), options: [{ name: 'Accept', value: Buffer.from([number]) }, ...more] })
+  const pack = [
+    { n: 'level', v: 3 },
+    { n: 'firmware', vs: '1.4' },
+  ]
+  const json = await read(110, [{ name: 'Observe', value: Buffer.alloc(0) }])
+  expect([json.code, optionOf(json, 'Observe')]).toEqual(['2.05', undefined])
+  expect(JSON.parse(json.payload.toString())).toEqual(pack)
+  expect(JSON.parse(String(packToJson((await read(112)).payload)))).toEqual(pack)
+  expect(JSON.parse((await read(50)).payload.toString())).toMatchObject({ delta: { firmware: '1.4', level: 3 } })
+  await desire(device, { led: { on: true } })
+  expect((await read(112)).code).toBe('4.06')
 })
 
 test.each([

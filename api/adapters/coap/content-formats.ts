@@ -5,11 +5,13 @@ import {
   SENML_CBOR,
   SENML_JSON,
   TEXT_PLAIN,
+  packOfFields,
   packToCbor,
   packToJson,
 } from '#api/messages/index.ts'
 import type { LiveMessage } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { parseWithExactIntegers } from '#core/exact-integers.ts'
 
 const TYPES_BY_NUMBER: ReadonlyMap<number, string> = new Map([
   [0, TEXT_PLAIN],
@@ -50,6 +52,20 @@ export function contentTypeOf(format: number | undefined): string | undefined {
 /** The same for a body that a device sends about itself, which may be a merge patch. */
 export function deviceContentTypeOf(format: number | undefined): string | undefined {
   return format === MERGE_PATCH[0] ? MERGE_PATCH[1] : contentTypeOf(format)
+}
+
+/** Whether it is one of the two formats of SenML. */
+export const isSenmlFormat = (format: number | undefined): boolean =>
+  format === SENML_JSON_NUMBER || format === SENML_CBOR_NUMBER
+
+/** The difference of a document of a device's state as SenML; undefined: it is not flat, or this is no such document. */
+export function deltaAsSenml(document: Buffer, format: number): { payload: Buffer; contentType: string } | undefined {
+  const { delta } = parseWithExactIntegers(String(document)) as { delta?: Readonly<Record<string, unknown>> }
+  const pack = delta === undefined ? undefined : packOfFields(delta)
+  if (pack === undefined) return undefined
+  return format === SENML_CBOR_NUMBER
+    ? { payload: packToCbor(pack), contentType: SENML_CBOR }
+    : { payload: pack, contentType: SENML_JSON }
 }
 
 /** Undefined for a type without a number. */

@@ -13,7 +13,7 @@ import type { Messages } from '#api/messages/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { blockValue } from './blocks.ts'
-import { deviceContentTypeOf, formatOf } from './content-formats.ts'
+import { deltaAsSenml, deviceContentTypeOf, formatOf, isSenmlFormat } from './content-formats.ts'
 import type { DeviceObservations } from './device-observation.ts'
 import type { Endpoints, Peer } from './endpoints.ts'
 import { CODES, EMPTY_BYTES, METHODS, maxPayloadBytes } from './message.ts'
@@ -28,6 +28,8 @@ import type { Uploads } from './uploads.ts'
 
 const AUTH = 'auth='
 const OBSERVE_REGISTER = 0
+/** The noun of which the difference is also SenML. */
+const STATE = 'state'
 /** As for channels: the rest of the limit is for a confirmable notification. */
 const FIRST_ANSWER_PART = 0.5
 
@@ -158,9 +160,12 @@ export class DeviceResource {
     const read = async () => {
       const message = { payload: EMPTY_BYTES, contentType: undefined, correlationData: undefined }
       const found = await noun.request(device, { method: 'get', levels: topic.levels, queries, message })
-      return found ?? { payload: EMPTY_BYTES, contentType: '' }
+      const shown = found ?? { payload: EMPTY_BYTES, contentType: '' }
+      const isDelta = accept !== undefined && isSenmlFormat(accept) && topic.noun === STATE
+      return isDelta ? (deltaAsSenml(shown.payload, accept) ?? shown) : shown
     }
-    if (observe !== OBSERVE_REGISTER)
+    // Notifications have the whole document: a device that reads SenML alone asks again.
+    if (observe !== OBSERVE_REGISTER || isSenmlFormat(accept))
       return createResponse(CODES.content, { ...known, ...partOf(await read(), maxBytes) })
     const token = Buffer.from(request.token)
     const observation = observations.open(endpoints.of(peer), {

@@ -10,7 +10,9 @@ import {
   parseIfMatch,
   presentState,
 } from '#api/devices/index.ts'
+import { JSON_TYPE, SENML_CBOR, SENML_JSON, packOfFields, packToCbor } from '#api/messages/index.ts'
 import type { Messages } from '#api/messages/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import { MERGE_PATCH_TYPE, acceptMergePatches, responses } from '#http/index.ts'
 import type { HttpApp, RoutePlugin } from '#http/index.ts'
 import type { ChannelAccessDeps } from './access.ts'
@@ -36,6 +38,13 @@ export function deviceStateRoutes(
   }
 }
 
+/** The first type of SenML that the device accepts; undefined: it accepts JSON, or names nothing. */
+function senmlTypeOf(accept: string | undefined): string | undefined {
+  const types = (accept ?? '').split(',').map((part) => part.split(';', 1)[0]?.trim().toLowerCase())
+  const first = types.find((type) => type !== undefined && [SENML_JSON, SENML_CBOR, JSON_TYPE].includes(type))
+  return first === JSON_TYPE ? undefined : first
+}
+
 function addRoutes(
   scope: HttpApp,
   params: typeof DeviceDomain,
@@ -53,12 +62,24 @@ function addRoutes(
       schema: {
         tags,
         summary: `View ${what}, as the device itself`,
-        description: CREDENTIALS,
+        description: `With \`Accept: ${SENML_JSON}\` or \`${SENML_CBOR}\`, the response is the difference as a pack, and \`ETag\` has its version. ${CREDENTIALS}`,
         params,
-        response: responses({ 200: DeviceState }),
+        response: responses({ 200: DeviceState }, 'unprocessable'),
       },
     },
-    async (request) => presentState(await reports.get(deviceOf(request), nameIn(request.params))),
+    async (request, reply) => {
+      const state = presentState(await reports.get(deviceOf(request), nameIn(request.params)))
+      const type = request.method === 'HEAD' ? undefined : senmlTypeOf(request.headers.accept)
+      if (type === undefined) return state
+      const pack = packOfFields(state.delta)
+      if (pack === undefined)
+        throw new ServiceError('unprocessable', 'the difference is not flat: ask for it as application/json')
+      const body = type === SENML_CBOR ? packToCbor(pack) : pack
+      return await reply
+        .type(type)
+        .header('ETag', `"${state.version}"`)
+        .send(body as never)
+    },
   )
   scope.patch(
     path,

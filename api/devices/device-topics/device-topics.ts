@@ -4,6 +4,7 @@
  */
 import { ServiceError } from '#core/errors/index.ts'
 import type { IdentifiedDevice } from '../gate/index.ts'
+import { DEVICE_TOPIC_METRICS } from './metrics.ts'
 import type { DeviceTopic } from './topic.ts'
 
 /** What a device sent. */
@@ -95,19 +96,56 @@ export type DeviceTopics = {
   register(noun: DeviceNoun): void
   /** Throws `not_found` for a noun that is not registered. */
   get(noun: string): DeviceNoun
+  stop(): void
 }
 
 export function createDeviceTopics(): DeviceTopics {
   const nouns = new Map<string, DeviceNoun>()
+  const open = new Map<string, number>()
+  const removeSource = DEVICE_TOPIC_METRICS.subscriptions.from(() =>
+    [...open].map(([noun, value]) => ({ labels: { noun }, value })),
+  )
+  const count = (noun: string, change: 1 | -1) => void open.set(noun, (open.get(noun) ?? 0) + change)
   return {
     register(noun) {
       if (nouns.has(noun.noun)) throw new Error(`the noun ${noun.noun} is registered twice`)
-      nouns.set(noun.noun, noun)
+      open.set(noun.noun, 0)
+      nouns.set(
+        noun.noun,
+        counted(noun, (change) => count(noun.noun, change)),
+      )
     },
     get(noun) {
       const found = nouns.get(noun)
       if (found === undefined) throw noSuchTopic()
       return found
+    },
+    stop: removeSource,
+  }
+}
+
+/** The noun, with each open subscription and observation counted. */
+function counted(noun: DeviceNoun, count: (change: 1 | -1) => void): DeviceNoun {
+  const opened = (subscription: DeviceSubscription): DeviceSubscription => {
+    let isOpen = true
+    count(1)
+    return {
+      close() {
+        if (isOpen) count(-1)
+        isOpen = false
+        subscription.close()
+      },
+    }
+  }
+  return {
+    noun: noun.noun,
+    publish: (device, levels, message) => noun.publish(device, levels, message),
+    checkFilter: (levels) => noun.checkFilter(levels),
+    subscribe: (sink) => opened(noun.subscribe(sink)),
+    request: (device, request) => noun.request(device, request),
+    observe: (sink) => {
+      const observed = noun.observe(sink)
+      return observed === undefined ? undefined : opened(observed)
     },
   }
 }

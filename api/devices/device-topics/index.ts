@@ -1,4 +1,5 @@
 export { createDeviceTopics, noSuchTopic } from './device-topics.ts'
+export { DEVICE_TOPIC_METRICS } from './metrics.ts'
 export type {
   DeviceMessage,
   DeviceNoun,

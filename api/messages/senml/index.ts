@@ -1,6 +1,7 @@
 export { formatBase64Url, parseBase64Url } from './base64url.ts'
 export { encodeRecords } from './encode-records.ts'
 export { parseCborPack } from './cbor-pack.ts'
+export { packOfFields } from './fields-pack.ts'
 export { parseJson } from './json.ts'
 export { packToCbor, packToJson } from './notation.ts'
 export { resolvePack } from './pack.ts'

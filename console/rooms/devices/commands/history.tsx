@@ -1,4 +1,4 @@
-/** The tab Commands of a client: what it was told to do, what came of it, and a new command. */
+/** The tab Commands of a client: what it was given, what came of it, and a new command. */
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useMemo, useRef, useState } from 'react'
