@@ -2,19 +2,31 @@
  * The settings and ports of the platform and the list of sealed columns, for programs that need them before they load the
  * platform.
  */
-export { COAP_SETTINGS } from './adapters/coap/config.ts'
+import { COAP_SETTINGS } from './adapters/coap/config.ts'
+import { MQTT_SETTINGS } from './adapters/mqtt/config.ts'
+import { CONNECT_SETTINGS } from './connect/config.ts'
+import { IDENTITY_SETTINGS } from './identity/config.ts'
+import { PROVISIONING_SETTINGS } from './provisioning/config.ts'
+import { RULES_SETTINGS } from './rules/config.ts'
+
+/** The settings of each part of the platform. Programs, their help and the documentation take them from here. */
+export const PLATFORM_SETTINGS = {
+  identity: IDENTITY_SETTINGS,
+  provisioning: PROVISIONING_SETTINGS,
+  coap: COAP_SETTINGS,
+  connect: CONNECT_SETTINGS,
+  rules: RULES_SETTINGS,
+  mqtt: MQTT_SETTINGS,
+} as const
+
+export { IDENTITY_SETTINGS, PROVISIONING_SETTINGS }
 export type { CoapConfig } from './adapters/coap/config.ts'
-export { MQTT_SETTINGS } from './adapters/mqtt/config.ts'
 export type { MqttConfig } from './adapters/mqtt/config.ts'
-export { CONNECT_SETTINGS } from './connect/config.ts'
 export type { ConnectConfig } from './connect/config.ts'
-export { IDENTITY_SETTINGS } from './identity/config.ts'
 export type { IdentityConfig } from './identity/config.ts'
-export { PROVISIONING_SETTINGS } from './provisioning/config.ts'
 export type { ProvisioningConfig } from './provisioning/config.ts'
 export { PROCESSES_SETTINGS } from './processes.ts'
 export { PUBLISHED_SETTINGS } from './published.ts'
-export { RULES_SETTINGS } from './rules/config.ts'
 export type { RulesConfig } from './rules/config.ts'
 export { SEALED_COLUMNS } from './sealed.ts'
 export { SERVICE_PORTS } from './service-ports.ts'

@@ -1,14 +1,11 @@
 export { startApi } from './api.ts'
 export type { Api, ApiOptions, DevicePorts } from './api.ts'
 export {
-  COAP_SETTINGS,
-  CONNECT_SETTINGS,
   IDENTITY_SETTINGS,
-  MQTT_SETTINGS,
+  PLATFORM_SETTINGS,
   PROCESSES_SETTINGS,
   PROVISIONING_SETTINGS,
   PUBLISHED_SETTINGS,
-  RULES_SETTINGS,
 } from './config.ts'
 export type { CoapConfig, IdentityConfig, MqttConfig, ProvisioningConfig, RulesConfig } from './config.ts'
 export { API_METRICS, apiGauges } from './metrics.ts'

@@ -1,12 +1,5 @@
 /** The settings of the platform. */
-import {
-  COAP_SETTINGS,
-  CONNECT_SETTINGS,
-  IDENTITY_SETTINGS,
-  MQTT_SETTINGS,
-  PROVISIONING_SETTINGS,
-  RULES_SETTINGS,
-} from '#api/config.ts'
+import { PLATFORM_SETTINGS } from '#api/config.ts'
 import { HTTP_SETTINGS } from '#http/settings.ts'
 import type { ConfigsOf } from '#core/config/index.ts'
 import { INFRASTRUCTURE_SETTINGS } from '#infrastructure/settings.ts'
@@ -15,16 +8,22 @@ import { MANAGER_SETTINGS } from '#manager/config.ts'
 export const API_SETTINGS = {
   infrastructure: INFRASTRUCTURE_SETTINGS,
   http: HTTP_SETTINGS,
-  identity: IDENTITY_SETTINGS,
-  provisioning: PROVISIONING_SETTINGS,
-  rules: RULES_SETTINGS,
-  coap: COAP_SETTINGS,
-  mqtt: MQTT_SETTINGS,
-  connect: { ...CONNECT_SETTINGS, grpcPort: MANAGER_SETTINGS.grpcPort },
+  ...PLATFORM_SETTINGS,
+  connect: { ...PLATFORM_SETTINGS.connect, grpcPort: MANAGER_SETTINGS.grpcPort },
 } as const
 
+type Config = ConfigsOf<typeof API_SETTINGS>
+/** The settings that are an option of the platform as they are. */
+type PartConfigs = Omit<Config, 'infrastructure' | 'http' | 'identity' | 'coap' | 'mqtt' | 'connect'>
+
+/** The options of the platform that come from its settings alone. A new part without a line here is an error of the compiler. */
+export function configuredOf(config: Config) {
+  const parts: PartConfigs = { provisioning: config.provisioning, rules: config.rules }
+  return { ...parts, config: config.identity, connect: connectOf(config) }
+}
+
 /** What `GET /connect` answers from. */
-export function connectOf({ http, provisioning, coap, mqtt, connect }: ConfigsOf<typeof API_SETTINGS>) {
+function connectOf({ http, provisioning, coap, mqtt, connect }: Config) {
   const { grpcPort, ...settings } = connect
   const { mqttPort, mqttsPort } = mqtt
   const ownNames = http.tlsCert === undefined ? provisioning.tlsNames : undefined

@@ -31,7 +31,7 @@ import { reachableFrom } from '#proto/index.ts'
 import { PROXY_METRICS, startProxy } from '#proxy/index.ts'
 import type { Uploads } from '#proxy/index.ts'
 import type { PROXY_SETTINGS } from '#proxy/config.ts'
-import { connectOf } from './api-settings.ts'
+import { configuredOf } from './api-settings.ts'
 import type { API_SETTINGS } from './api-settings.ts'
 import { apiPorts, serviceOfPort } from './api-ports.ts'
 import type { ApiProcesses } from './api-processes.ts'
@@ -100,12 +100,9 @@ async function startPlatform({ life, config, logger, infrastructure, onStep, met
   const { coapPort } = config.coap
   const api = await startApi(life, {
     infrastructure,
-    config: config.identity,
-    provisioning: config.provisioning,
-    rules: config.rules,
+    ...configuredOf(config),
     coap: coapPort === 0 ? undefined : { host, port: coapPort, maxBodyBytes },
     mqtt: { config: config.mqtt, host, trustProxy, maxBodyBytes, files },
-    connect: connectOf(config),
     metrics,
   })
   const warning = api.provisioning.warningFor(host)

@@ -11,7 +11,7 @@ import type { Lifecycle } from '#core/program/index.ts'
 import type { ApiAssignment, ApiFacts } from './api-processes.ts'
 import { apiPorts, serviceOfPort } from './api-ports.ts'
 import { consoleRoutes, prepareConsole } from './console.ts'
-import { connectOf } from './api-settings.ts'
+import { configuredOf } from './api-settings.ts'
 import type { API_SETTINGS } from './api-settings.ts'
 
 export type ServeOptions = {
@@ -49,12 +49,9 @@ export async function serveApi(life: Lifecycle, { config, logger, place }: Serve
   const coap = coapPort === 0 || !isFirst ? undefined : { host, port: coapPort, maxBodyBytes }
   const api = await startApi(life, {
     infrastructure,
-    config: config.identity,
-    provisioning: config.provisioning,
-    rules: config.rules,
+    ...configuredOf(config),
     coap,
     mqtt: { config: config.mqtt, host, sharedPorts, trustProxy, maxBodyBytes, files },
-    connect: connectOf(config),
     processes: count,
     metrics,
   })

@@ -1,14 +1,5 @@
 /** Generates docs/settings.md: the table of every variable that a program reads. */
-import {
-  COAP_SETTINGS,
-  CONNECT_SETTINGS,
-  IDENTITY_SETTINGS,
-  MQTT_SETTINGS,
-  PROCESSES_SETTINGS,
-  PROVISIONING_SETTINGS,
-  PUBLISHED_SETTINGS,
-  RULES_SETTINGS,
-} from '#api/index.ts'
+import { IDENTITY_SETTINGS, PLATFORM_SETTINGS, PROCESSES_SETTINGS, PUBLISHED_SETTINGS } from '#api/index.ts'
 import { BACKUP_SETTINGS } from '#postgres/backup/index.ts'
 import type { Setting, Settings } from '#core/config/index.ts'
 import { INFRASTRUCTURE_SETTINGS } from '#infrastructure/index.ts'
@@ -19,17 +10,14 @@ import { MANAGER_SETTINGS } from '#manager/index.ts'
 import { PROXY_SETTINGS } from '#proxy/index.ts'
 import { WORKER_SETTINGS } from '#worker/index.ts'
 
+const PLATFORM: readonly Settings[] = Object.values(PLATFORM_SETTINGS)
+
 /** npm script -> its settings; a test compares them with `--help` of each program. */
 export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
   start: [
     INFRASTRUCTURE_SETTINGS,
     HTTP_SETTINGS,
-    IDENTITY_SETTINGS,
-    PROVISIONING_SETTINGS,
-    COAP_SETTINGS,
-    CONNECT_SETTINGS,
-    RULES_SETTINGS,
-    MQTT_SETTINGS,
+    ...PLATFORM,
     PROCESSES_SETTINGS,
     MANAGER_SETTINGS,
     PROXY_SETTINGS,
@@ -39,12 +27,7 @@ export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
   api: [
     INFRASTRUCTURE_SETTINGS,
     HTTP_SETTINGS,
-    IDENTITY_SETTINGS,
-    PROVISIONING_SETTINGS,
-    COAP_SETTINGS,
-    CONNECT_SETTINGS,
-    RULES_SETTINGS,
-    MQTT_SETTINGS,
+    ...PLATFORM,
     { grpcPort: MANAGER_SETTINGS.grpcPort },
     PROCESSES_SETTINGS,
     TRACING_SETTINGS,

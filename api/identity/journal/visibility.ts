@@ -6,8 +6,8 @@
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import type { DomainAccess, EntityFacts } from '../access/index.ts'
-import { MANAGED, isManagedType } from './managed.ts'
+import type { DomainAccess, DomainAction, EntityFacts } from '../access/index.ts'
+import { MANAGED } from './managed.ts'
 
 export type DeviceType = EntityFacts['type']
 export const DEVICE_TYPES = ['client', 'channel', 'group'] as const satisfies readonly DeviceType[]
@@ -29,32 +29,29 @@ export function readsEverything(domain: DomainAccess): boolean {
   return domain.isAdmin || DEVICE_TYPES.every((type) => domain.can(`${type}_read`))
 }
 
+/**
+ * The families of operations that concern no client, channel or group, with the action on the domain that shows their records. Of a
+ * family that is missing, only administrators of the domain see the records.
+ */
+const FAMILIES: ReadonlyMap<string, DomainAction> = new Map<string, DomainAction>([
+  ['domain', 'read'],
+  ['mqtt', 'client_read'],
+  ['command', 'client_read'],
+  ['invitation', 'view_role_users'],
+  ['module', 'task_read'],
+  ['consumer', 'consumer_read'],
+  // Its records contain the state itself, which not everyone who reads a client may read.
+  ['client_state', 'client_state_read'],
+  ['rule', 'rule_read'],
+  ['alarm', 'alarm_read'],
+  ...Object.entries(MANAGED).map(([family, { action }]) => [family, action] as const),
+])
+
 /** True when the caller may see records of a family that concerns no client, channel or group. */
 function seesFamily(domain: DomainAccess, family: string): boolean {
-  if (family === 'domain') return domain.can('read')
-  if (family === 'mqtt' || family === 'command') return domain.can('client_read')
-  if (family === 'invitation') return domain.can('view_role_users')
-  if (family === 'module') return domain.can('task_read')
-  if (family === 'consumer') return domain.can('consumer_read')
-  // Its records contain the state itself, which not everyone who reads a client may read.
-  if (family === 'client_state') return domain.can('client_state_read')
-  if (family === 'rule') return domain.can('rule_read')
-  if (family === 'alarm') return domain.can('alarm_read')
-  return isManagedType(family) && domain.can(MANAGED[family].action)
+  const action = FAMILIES.get(family)
+  return action !== undefined && domain.can(action)
 }
-
-const OTHER_FAMILIES = [
-  'domain',
-  'mqtt',
-  'invitation',
-  'module',
-  'consumer',
-  'client_state',
-  'command',
-  'rule',
-  'alarm',
-  ...Object.keys(MANAGED),
-]
 
 /**
  * Condition: the caller may see the record without a check of its entities. `alias` is the journal in the query.
@@ -65,7 +62,7 @@ export function seenInDomain(domain: DomainAccess, alias: string): { where: Sql<
   const operation = sql.ref(`${alias}.operation`)
   const plain = [
     ...DEVICE_TYPES.filter((type) => domain.can(`${type}_read`)),
-    ...OTHER_FAMILIES.filter((family) => seesFamily(domain, family)),
+    ...[...FAMILIES.keys()].filter((family) => seesFamily(domain, family)),
   ]
   const withRoles = [
     ...DEVICE_TYPES.filter((type) => domain.can(`${type}_view_role_users`)),
