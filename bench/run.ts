@@ -13,6 +13,7 @@ import { benchBulk } from './bulk.ts'
 import { benchCapacity } from './capacity.ts'
 import { benchCoap } from './coap.ts'
 import { benchConsumers } from './consumers.ts'
+import { benchDeviceState } from './device-state.ts'
 import { benchEffects } from './effects.ts'
 import { benchFairness } from './fairness.ts'
 import { benchFilters } from './filters.ts'
@@ -44,6 +45,7 @@ const BENCHES = {
   coap: benchCoap,
   mqtt: benchMqtt,
   storm: benchStorm,
+  'device-state': benchDeviceState,
   nodes: benchNodes,
   processes: benchProcesses,
   reader: benchReader,
@@ -76,7 +78,7 @@ const BENCHES = {
   soak: benchSoak,
 }
 /** Long benches: they run only by name. */
-const LONG = new Set(['backlog', 'capacity', 'effects', 'filters', 'languages', 'processes', 'soak'])
+const LONG = new Set(['backlog', 'capacity', 'device-state', 'effects', 'filters', 'languages', 'processes', 'soak'])
 
 const wanted = process.argv.slice(2)
 if (wanted[0] === 'against') process.exit(await benchAgainst(wanted.slice(1)))

@@ -473,8 +473,6 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
   test('state and commands: documents are replaced and deleted, commands given and cancelled, alone and many', async () => {
     const domain = await newDomain('Desired')
     const pump = await made(`/${domain}/clients`, { name: 'pump' })
-    const store = 'rooms/devices/desired/store.ts'
-    const path = '/{domain_id}/clients/{client_id}/desired-state'
     await visitor.go(`/d/${domain}/clients/${pump}/state`)
     const edit = async (control: Control, value: string) => {
       await button('Edit', page.locator('.card').last()).click()
@@ -488,22 +486,26 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
       await press(control, () => confirm('Delete document'))
       await seen('Nothing is desired or reported yet')
     }
-    await edit(`${store} PUT ${path}`, '1.4')
-    await remove(`${store} DELETE ${path}`)
+    await edit('rooms/devices/desired/store.ts PUT /{domain_id}/clients/{client_id}/desired-state', '1.4')
+    await remove('rooms/devices/desired/store.ts DELETE /{domain_id}/clients/{client_id}/desired-state')
     await button('New document').click()
     await dialog().getByLabel('Name', { exact: true }).fill('config')
-    await press(`${store} PUT ${path}/{name}`, () => confirm('Create document'))
-    await edit(`${store} PUT ${path}/{name}`, '1.5')
-    await remove(`${store} DELETE ${path}/{name}`)
+    await press('rooms/devices/desired/store.ts PUT /{domain_id}/clients/{client_id}/desired-state/{name}', () =>
+      confirm('Create document'),
+    )
+    await edit('rooms/devices/desired/store.ts PUT /{domain_id}/clients/{client_id}/desired-state/{name}', '1.5')
+    await remove('rooms/devices/desired/store.ts DELETE /{domain_id}/clients/{client_id}/desired-state/{name}')
 
-    const commands = '/{domain_id}/clients/{client_id}/commands'
     await visitor.go(`/d/${domain}/clients/${pump}/commands`)
     await button('Give a command').click()
     await dialog().getByLabel('Command', { exact: true }).fill('reboot')
-    await press(`rooms/devices/commands/history.tsx POST ${commands}`, () => confirm('Give command'))
+    await press('rooms/devices/commands/history.tsx POST /{domain_id}/clients/{client_id}/commands', () =>
+      confirm('Give command'),
+    )
     await page.getByRole('link', { name: 'reboot' }).click()
-    await press(`rooms/devices/commands/history.tsx POST ${commands}/{command_id}/cancel`, () =>
-      button('Cancel command', dialog()).click(),
+    await press(
+      'rooms/devices/commands/history.tsx POST /{domain_id}/clients/{client_id}/commands/{command_id}/cancel',
+      () => button('Cancel command', dialog()).click(),
     )
 
     const change = async (document: string) => {
@@ -511,11 +513,19 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
       await dialog().getByLabel('Change').fill('{"firmware": "1.6"}')
     }
     await many('client', domain, [
-      ['Desired state', `rooms/devices/desired/many.tsx PATCH ${path}`, () => change('')],
-      ['Desired state', `rooms/devices/desired/many.tsx PATCH ${path}/{name}`, () => change('config')],
+      [
+        'Desired state',
+        'rooms/devices/desired/many.tsx PATCH /{domain_id}/clients/{client_id}/desired-state',
+        () => change(''),
+      ],
+      [
+        'Desired state',
+        'rooms/devices/desired/many.tsx PATCH /{domain_id}/clients/{client_id}/desired-state/{name}',
+        () => change('config'),
+      ],
       [
         'Command',
-        `rooms/devices/commands/many.tsx POST ${commands}`,
+        'rooms/devices/commands/many.tsx POST /{domain_id}/clients/{client_id}/commands',
         () => dialog().getByLabel('Command', { exact: true }).fill('blink'),
       ],
     ])

@@ -17,7 +17,7 @@ function leavesOf(value: unknown, path: Path = []): (readonly [Path, unknown])[]
 
 /** `led.on`; a name that contains a dot is quoted. */
 export const formatPath = (path: Path) =>
-  path.map((name) => (/^[^.[\]"\s]+$/.test(name) ? name : JSON.stringify(name))).join('.')
+  path.map((name) => (/^[^.[\]"\s]+$/.test(name) ? name : formatJson(name))).join('.')
 
 export type Line = {
   /** Unique among the lines. */
@@ -40,7 +40,7 @@ export function linesOf({
   reported: Document
   delta: Document
 }): Line[] {
-  const keyOf = (path: Path) => JSON.stringify(path)
+  const keyOf = (path: Path) => formatJson(path)
   const sides = (document: Document) =>
     new Map(leavesOf(document).map(([path, value]) => [keyOf(path), { path, value }]))
   const [wanted, given, different] = [sides(desired), sides(reported), sides(delta)]
@@ -94,7 +94,7 @@ export function parsePath(text: string): Path | undefined {
     const [part] = PART.exec(rest) ?? []
     if (part === undefined) return undefined
     try {
-      path.push(part.startsWith('"') ? (JSON.parse(part) as string) : part)
+      path.push(part.startsWith('"') ? (parseJson(part) as string) : part)
     } catch {
       return undefined
     }
