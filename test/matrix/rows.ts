@@ -89,25 +89,23 @@ function queryOf(name: string, on: EntityType, at: Furniture, { bystander }: Peo
 }
 
 function fill(url: string, on: EntityType, at: Furniture, people: People): string {
-  return url
-    .replace(':domain_id', () => at.domain.id)
-    .replace(':client_id', () => at.client.id)
-    .replace(':channel_id', () => at.channel.id)
-    .replace(':group_id', () => at.group.id)
-    .replace(':role_id', () => at.roles[on])
-    .replace(':user_id', url.includes('invitations') ? people.outsider : people.bystander)
-    .replace(':profile_id', () => at.profile ?? newId())
-    .replace(':dashboard_id', newId())
-    .replace(':consumer', newId())
-    .replace('/desired-state/:name', '/desired-state/config')
-    .replace(':command_id', newId())
-    .replace(':bulk_id', newId())
-    .replace(':rule_id', newId())
-    .replace(':alarm_id', newId())
-    .replace(':slot', 'client')
-    .replace(':entity_type', on)
-    .replace(':entity_id', () => at[on].id)
-    .replace('*', 'room/1')
+  return (
+    url
+      .replace(':domain_id', () => at.domain.id)
+      .replace(':client_id', () => at.client.id)
+      .replace(':channel_id', () => at.channel.id)
+      .replace(':group_id', () => at.group.id)
+      .replace(':role_id', () => at.roles[on])
+      .replace(':user_id', url.includes('invitations') ? people.outsider : people.bystander)
+      .replace(':profile_id', () => at.profile ?? newId())
+      .replace('/desired-state/:name', '/desired-state/config')
+      .replace(':slot', 'client')
+      .replace(':entity_type', on)
+      .replace(':entity_id', () => at[on].id)
+      .replace('*', 'room/1')
+      // What the world of the matrix lacks has an id that nobody has.
+      .replaceAll(/:(?:[a-z_]+_id|consumer)(?=\/|$)/g, () => newId())
+  )
 }
 
 /** Calls that join two entities ask about both (contract 2.5). */

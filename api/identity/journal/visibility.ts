@@ -33,7 +33,7 @@ export function readsEverything(domain: DomainAccess): boolean {
  * The families of operations that concern no client, channel or group, with the action on the domain that shows their records. Of a
  * family that is missing, only administrators of the domain see the records.
  */
-const FAMILIES: ReadonlyMap<string, DomainAction> = new Map<string, DomainAction>([
+export const FAMILIES: ReadonlyMap<string, DomainAction> = new Map<string, DomainAction>([
   ['domain', 'read'],
   ['mqtt', 'client_read'],
   ['command', 'client_read'],
