@@ -16,6 +16,8 @@ const MAX_SELECTED = 10_000
 const AT_ONCE = 4
 /** Above this, the user types the number, so that a click too many reaches no whole fleet. */
 const MAX_UNTYPED = 100
+/** Of thousands, as lists and dialogs show a number in some language. */
+const SEPARATORS = /[\s.,'’]/g
 
 export type BulkAction = {
   label: string
@@ -97,7 +99,7 @@ export function BulkBar({ noun, selected, total, onClear, onSelect, fetchIds, ac
         </Button>
       )}
       <Button small kind="quiet" onClick={onClear}>
-        Clear
+        Clear selection
       </Button>
       {pending === undefined ? null : (
         <BulkDialog
@@ -162,7 +164,7 @@ function BulkDialog({
   const disabledReason =
     action.ask !== undefined && value === ''
       ? 'Answer the question first'
-      : needsNumber && typed.trim() !== String(ids.length)
+      : needsNumber && typed.replace(SEPARATORS, '') !== String(ids.length)
         ? `Type ${ids.length} first`
         : undefined
   return (
@@ -192,7 +194,13 @@ function BulkDialog({
       }
     >
       {phase === 'asking' ? (
-        <>
+        <form
+          className="stack mid"
+          onSubmit={(event) => {
+            event.preventDefault()
+            if (disabledReason === undefined) void run()
+          }}
+        >
           <p>
             {action.isDanger === true ? 'This cannot be undone. ' : ''}Only the selected ones are affected, whatever the
             list shows now.
@@ -207,7 +215,9 @@ function BulkDialog({
               autoComplete="off"
             />
           ) : null}
-        </>
+          {/* With it, Enter in a field means what the button below means. */}
+          <button type="submit" hidden />
+        </form>
       ) : (
         <>
           <div

@@ -77,7 +77,7 @@ export function DeadLetters<T extends { id: string }>(props: DeadLettersProps<T>
   return (
     <>
       {total === 0 ? null : (
-        <div className="row">
+        <div className="row stacks-on-phone">
           <p className="grow muted">{children} It is kept for 30 days.</p>
           <Button icon="refresh" busy={isRetrying} disabledReason={cannotRetry} onClick={() => void retry('all')}>
             Retry all

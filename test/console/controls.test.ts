@@ -1558,7 +1558,7 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
         .getByLabel('CSV file to import')
         .setInputFiles({ name: 'file.csv', mimeType: 'text/csv', buffer: Buffer.from(text) })
       await press(control, () => button(/^Create 1 /).click())
-      await seen(/^1 \w+ are created/)
+      await seen(/^1 \w+ is created/)
     }
     await bring('Clients', 'rooms/provisioning/import.tsx POST /{domain_id}/clients/import', 'name\npump\n')
     await bring('Channels', 'rooms/provisioning/import.tsx POST /{domain_id}/channels/import', 'name\nsteam\n')

@@ -84,8 +84,14 @@ describe.skipIf(hasNoBrowser)('devices in the console (needs Chromium)', () => {
     await page.getByRole('button', { name: 'Tag', exact: true }).click()
     await dialog.getByLabel('Tags to add').fill('new')
     expect(await tag.getAttribute('title')).toBe(`Type ${FLEET} first`)
-    await dialog.getByLabel(`Type ${FLEET} to go on`).fill(String(FLEET))
-    await tag.click()
+    // As many languages write numbers of four digits; Enter in a field is the button.
+    const number = dialog.getByLabel(`Type ${FLEET} to go on`)
+    await number.fill(`${FLEET}0`)
+    expect(await tag.getAttribute('title')).toBe(`Type ${FLEET} first`)
+    await number.press('Enter')
+    expect(await dialog.getByRole('progressbar').count()).toBe(0)
+    await number.fill(` ${String(FLEET).slice(0, -2)}.${String(FLEET).slice(-2)}`)
+    await number.press('Enter')
     await dialog.getByText(/1 failed and stay selected. The first: .*stopping/).waitFor()
     await dialog.locator('.dialog-foot').getByRole('button', { name: 'Close' }).click()
     await page.getByText('1 client selected').waitFor()
@@ -98,6 +104,53 @@ describe.skipIf(hasNoBrowser)('devices in the console (needs Chromium)', () => {
     expect(await readFile((await file.path()) ?? '', 'utf8')).toBe(
       `id,name,tags,metadata,status\r\n${failing},meter 007,old,,enabled\r\n`,
     )
+  })
+
+  test('devices are connected to a channel beyond the first 100, in one direction', async () => {
+    const domain = await running.made('/domains', { name: 'Many channels' })
+    const [pump] = await newClients(domain, [{ name: 'pump' }])
+    await running.api(
+      'POST',
+      `/${domain}/channels/bulk`,
+      Array.from({ length: 100 }, (_none, at) => ({ name: `a ${at}` })),
+    )
+    const last = await running.made(`/${domain}/channels`, { name: 'z last' })
+    await using visitor = await running.asAdmin()
+    const { page } = visitor
+    const dialog = page.getByRole('dialog')
+    const connections = async (type: string) =>
+      (
+        await running.api<{ channels: { id: string }[] }>(
+          'GET',
+          `/${domain}/clients/${pump?.id}/channels?connection_type=${type}`,
+        )
+      ).channels.map(({ id }) => id)
+    await visitor.go(`/d/${domain}/clients`)
+    await page.getByLabel('Select the visible rows').check()
+    await page.getByRole('button', { name: 'Connect', exact: true }).click()
+    await dialog.getByText('More than 100 match: type a part of the name.').waitFor()
+    expect(await dialog.getByRole('option', { name: 'z last' }).count()).toBe(0)
+    await dialog.getByLabel('Find channels by name').fill('last')
+    await dialog.getByLabel('Channel', { exact: true }).selectOption({ label: 'z last' })
+    // What is chosen stays when another name is typed.
+    await dialog.getByLabel('Find channels by name').fill('a 1')
+    await dialog.getByRole('option', { name: 'a 17' }).waitFor({ state: 'attached' })
+    expect(await dialog.getByLabel('Channel', { exact: true }).inputValue()).toBe(last)
+    await dialog.getByRole('button', { name: 'Publish', exact: true }).click()
+    await dialog.getByRole('button', { name: 'Connect 1 client' }).click()
+    await dialog.getByText('Done.').waitFor()
+    expect(await connections('publish')).toEqual([last])
+    expect(await connections('subscribe')).toEqual([])
+    expect(await accessibilityFaults(page)).toEqual([])
+    // The page of the client and the form of a new one find it too.
+    await visitor.go(`/d/${domain}/clients/${pump?.id}/connections`)
+    await page.getByRole('button', { name: 'Connect', exact: true }).first().click()
+    await dialog.getByLabel('Find channels by name').fill('last')
+    await dialog.getByLabel('Channel', { exact: true }).selectOption({ label: 'z last' })
+    await dialog.getByRole('button', { name: 'Subscribe', exact: true }).click()
+    await dialog.getByRole('button', { name: 'Connect', exact: true }).click()
+    await dialog.waitFor({ state: 'detached' })
+    expect(await connections('subscribe')).toEqual([last])
   })
 
   test('the page of a device shows its newest values, and its certificates', async () => {

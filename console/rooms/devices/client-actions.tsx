@@ -1,20 +1,20 @@
 /** What can be done with many clients at once. */
-import { useQuery } from '@tanstack/react-query'
+import { useState } from 'react'
 import { call } from '../../api/call.ts'
 import { formatJson } from '../../api/json.ts'
-import { query } from '../../api/queries.ts'
-import { SelectField, TextField } from '../../design/controls.tsx'
+import { Segments, TextField } from '../../design/controls.tsx'
 import type { BulkAction } from '../../shell/bulk.tsx'
 import { csvOf, saveFile } from '../../shell/files.ts'
 import { splitTags } from '../../shell/filters.tsx'
 import { commandAction } from './commands/many.tsx'
 import { stateAction } from './desired/many.tsx'
+import { ChannelField, GroupField } from './choice.tsx'
+import { DIRECTION_WORDS, TYPES } from './direction.ts'
+import type { Direction } from './direction.ts'
 
 const PAGE_ROWS = 100
 /** Clients of one request that connects them. */
 const CONNECTED_AT_ONCE = 100
-
-type Asked = { value: string; onChange: (value: string) => void }
 
 /** Why the user can do it with no client. */
 export type Denials = { readonly command: string | undefined; readonly state: string | undefined }
@@ -27,12 +27,14 @@ export function clientActions(domain: string, denied: Denials): BulkAction[] {
     {
       label: 'Connect',
       size: CONNECTED_AT_ONCE,
-      ask: (value, onChange) => <ChannelField domain={domain} value={value} onChange={onChange} />,
-      run: async (ids, channel) =>
+      ask: (_value, onChange) => <ConnectFields domain={domain} onChange={onChange} />,
+      run: async (ids, answer) => {
+        const [channel = '', direction = 'both'] = answer.split(' ')
         await call('POST /{domain_id}/channels/connect', {
           params,
-          body: { client_ids: [...ids], channel_ids: [channel], types: ['publish', 'subscribe'] },
-        }),
+          body: { client_ids: [...ids], channel_ids: [channel], types: [...TYPES[direction as Direction]] },
+        })
+      },
     },
     {
       label: 'Tag',
@@ -54,7 +56,14 @@ export function clientActions(domain: string, denied: Denials): BulkAction[] {
     },
     {
       label: 'Group',
-      ask: (value, onChange) => <GroupField domain={domain} value={value} onChange={onChange} />,
+      ask: (value, onChange) => (
+        <GroupField
+          domain={domain}
+          value={value}
+          onChange={onChange}
+          hint="A client is in one group: the new one replaces another."
+        />
+      ),
       run: async ([id = ''], group) =>
         await call('POST /{domain_id}/clients/{client_id}/parent', {
           params: { ...params, client_id: id },
@@ -83,42 +92,31 @@ export function clientActions(domain: string, denied: Denials): BulkAction[] {
   ]
 }
 
-function ChannelField({ domain, value, onChange }: Asked & { domain: string }) {
-  const { data } = useQuery(
-    query('GET /{domain_id}/channels', {
-      params: { domain_id: domain },
-      query: { limit: 100, order: 'name', dir: 'asc' },
-    }),
-  )
+/** The answer has both parts, with a space between them. It is empty without a channel. */
+function ConnectFields({ domain, onChange }: { domain: string; onChange: (value: string) => void }) {
+  const [channel, setChannel] = useState('')
+  const [direction, setDirection] = useState<Direction>('both')
+  const answer = (id: string, way: Direction) => onChange(id === '' ? '' : `${id} ${way}`)
   return (
-    <SelectField
-      label="Channel"
-      value={value}
-      onChange={onChange}
-      hint="They can publish and subscribe there."
-      options={[
-        ['', 'Choose'],
-        ...(data?.channels ?? []).map(({ id, name }): [string, string] => [id, name === '' ? id : name]),
-      ]}
-    />
-  )
-}
-
-function GroupField({ domain, value, onChange }: Asked & { domain: string }) {
-  const { data } = useQuery(
-    query('GET /{domain_id}/groups', {
-      params: { domain_id: domain },
-      query: { limit: 100, order: 'name', dir: 'asc' },
-    }),
-  )
-  return (
-    <SelectField
-      label="Group"
-      value={value}
-      onChange={onChange}
-      hint="A client is in one group: the new one replaces another."
-      options={[['', 'Choose'], ...(data?.groups ?? []).map(({ id, name }): [string, string] => [id, name])]}
-    />
+    <>
+      <ChannelField
+        domain={domain}
+        value={channel}
+        onChange={(id) => {
+          setChannel(id)
+          answer(id, direction)
+        }}
+      />
+      <Segments
+        label="Direction"
+        value={direction}
+        onChange={(way) => {
+          setDirection(way)
+          answer(channel, way)
+        }}
+        options={DIRECTION_WORDS}
+      />
+    </>
   )
 }
 

@@ -48,6 +48,9 @@ import { CommandHistory } from './commands/history.tsx'
 import { Documents } from './desired/documents.tsx'
 import { Programs } from './programs.tsx'
 import { fetchSecret } from './secret.ts'
+import { ChannelField } from './choice.tsx'
+import { DIRECTION_WORDS, TYPES } from './direction.ts'
+import type { Direction } from './direction.ts'
 
 const REFRESH_MS = 5_000
 
@@ -432,17 +435,9 @@ function Connections({ client, domain }: { client: ClientRecord; domain: string 
   )
 }
 
-const TYPES = { both: ['publish', 'subscribe'], publish: ['publish'], subscribe: ['subscribe'] } as const
-
 function Connect({ client, domain, onClose }: { client: ClientRecord; domain: string; onClose: () => void }) {
   const [channel, setChannel] = useState('')
-  const [types, setTypes] = useState<keyof typeof TYPES>('both')
-  const channels = useQuery(
-    query('GET /{domain_id}/channels', {
-      params: { domain_id: domain },
-      query: { limit: 100, order: 'name', dir: 'asc' },
-    }),
-  )
+  const [types, setTypes] = useState<Direction>('both')
   const connect = useFormAction(
     'The client was not connected',
     async () => {
@@ -462,26 +457,8 @@ function Connect({ client, domain, onClose }: { client: ClientRecord; domain: st
       onClose={onClose}
       disabledReason={channel === '' ? 'Choose a channel' : undefined}
     >
-      <SelectField
-        label="Channel"
-        field="channel_ids"
-        value={channel}
-        onChange={setChannel}
-        options={[
-          ['', 'Choose'],
-          ...(channels.data?.channels ?? []).map(({ id, name }): [string, string] => [id, name === '' ? id : name]),
-        ]}
-      />
-      <Segments
-        label="Direction"
-        value={types}
-        onChange={setTypes}
-        options={[
-          ['both', 'Both'],
-          ['publish', 'Publish'],
-          ['subscribe', 'Subscribe'],
-        ]}
-      />
+      <ChannelField domain={domain} field="channel_ids" value={channel} onChange={setChannel} />
+      <Segments label="Direction" value={types} onChange={setTypes} options={DIRECTION_WORDS} />
     </FormDialog>
   )
 }

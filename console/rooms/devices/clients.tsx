@@ -1,12 +1,10 @@
 /** Clients of a domain: any number of them, filters in the address, actions on many at once. */
-import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
 import { useEffect, useRef, useState } from 'react'
 import { call } from '../../api/call.ts'
 import type { Client } from '../../api/operations.ts'
-import { query } from '../../api/queries.ts'
-import { Button, Code, SelectField, TextField } from '../../design/controls.tsx'
-import { Card, Empty, EntityStatus, Notice, State, Tags, Time } from '../../design/display.tsx'
+import { Button, Code, TextField } from '../../design/controls.tsx'
+import { Card, Empty, EntityStatus, State, Tags, Time } from '../../design/display.tsx'
 import { Dialog, FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
 import { useFormAction } from '../../shell/action.ts'
@@ -16,6 +14,7 @@ import { useSelection } from '../../shell/selection.ts'
 import { DataTable } from '../../shell/table.tsx'
 import { useDomainDenied, useManyClientsDenied } from '../../shell/permissions.ts'
 import { useDomainId, useView, useViews } from '../../shell/url.ts'
+import { ChannelField } from './choice.tsx'
 import { clientActions, exportClients } from './client-actions.tsx'
 import { OutOfSync } from './desired/out-of-sync.tsx'
 import { NewestValue } from './newest-value.tsx'
@@ -235,12 +234,6 @@ function NewClient({ domain, onClose }: { domain: string; onClose: () => void })
   const [channel, setChannel] = useState('')
   const [made, setMade] = useState<Client>()
   const created = useRef<Client>(undefined)
-  const channels = useQuery(
-    query('GET /{domain_id}/channels', {
-      params: { domain_id: domain },
-      query: { limit: 100, order: 'name', dir: 'asc' },
-    }),
-  )
   const create = useFormAction('The client was not created', async () => {
     const params = { domain_id: domain }
     // A client whose connection failed is not created again.
@@ -276,20 +269,15 @@ function NewClient({ domain, onClose }: { domain: string; onClose: () => void })
     <FormDialog title="New client" submit="Create client" action={create} onClose={onClose}>
       <TextField label="Name" field="name" value={name} onChange={setName} autoFocus required maxLength={1024} />
       <TextField label="Tags" field="tags" value={tags} onChange={setTags} hint="Separated by commas. Optional." />
-      <SelectField
+      <ChannelField
+        domain={domain}
         label="Connect to channel"
         field="channel_ids"
         value={channel}
         onChange={setChannel}
-        options={[
-          ['', 'None'],
-          ...(channels.data?.channels ?? []).map(({ id, name: its }): [string, string] => [id, its === '' ? id : its]),
-        ]}
+        none="None"
         hint="It can publish and subscribe there."
       />
-      {channels.error === null ? null : (
-        <Notice tone="warn">The channels cannot be listed: {channels.error.message}.</Notice>
-      )}
     </FormDialog>
   )
 }
