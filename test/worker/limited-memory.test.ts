@@ -78,10 +78,12 @@ describe('runs', () => {
     expect(host.pool.stats().runners).toHaveLength(1)
   })
 
-  test('of four domains at once all end', async () => {
+  test.each([64, 128])('of four domains at once, of %s MiB each, all end', async (mebibytes) => {
     await using host = await limitedPool()
     const domains = ['north', 'south', 'east', 'west']
-    const runs = domains.flatMap((domain) => [1, 2, 3].map((n) => host.run('add', { inputs: [n, n], domain })))
+    const runs = domains.flatMap((domain) =>
+      [1, 2, 3].map((n) => host.run('add', { inputs: [n, n], domain, memoryLimitBytes: mebibytes * MIB })),
+    )
     for (const outcome of await Promise.all(runs)) expect(outcome).toMatchObject({ state: 'completed' })
   })
 })

@@ -177,7 +177,7 @@ class Pool implements RunnerPool {
     if (memory === undefined) return this.#placeInMemory(run, turn)
     if (!this.#hasMemoryFor(run, turn, memory.runnersBytes)) return false
     const isPlaced = this.#placeInMemory(run, turn)
-    if (!isPlaced) turn.claimedBytes += run.request.call.memoryLimitBytes
+    if (!isPlaced) turn.claimMemory(run)
     return isPlaced
   }
 
@@ -191,8 +191,10 @@ class Pool implements RunnerPool {
     const added = addedBytes(run, runners)
     if (turn.claimedBytes + countedBytes(runners) + added <= runnersBytes) return true
     turn.waitsForMemory = true
-    // An unused runner is for this run.
-    const idle = this.#longestIdle(({ domain }) => domain !== undefined && domain !== run.request.domain)
+    // An unused runner is for this run, and that of a run before this one has only no thread yet.
+    const idle = this.#longestIdle(
+      ({ domain }) => domain !== undefined && domain !== run.request.domain && !turn.claimedDomains.has(domain),
+    )
     if (idle !== undefined) this.#supervisor.retire(idle)
     if (runners.some(({ state }) => state === 'dying')) return false
     return turn.claimedBytes === 0 && runners.every((runner) => countHeld(runner) === 0)
@@ -319,12 +321,20 @@ class PlacementRound {
   waitsForMemory = false
   /** The limits of runs that have memory and no thread yet. */
   claimedBytes = 0
+  /** Their domains. */
+  readonly claimedDomains = new Set<string>()
   readonly #claims = new Map<Runner | 'runner', number>()
 
   constructor(runners: Runner[]) {
     this.starting = runners.filter((runner) => runner.state === 'starting').length
     this.isStartSlow = runners.some((runner) => isStartSlow(runner, this.nowMs))
     this.underWay = runners.reduce((sum, runner) => sum + runsUnderWay(runner).length, 0)
+  }
+
+  /** The run has memory from now on, and waits for a thread. */
+  claimMemory({ request }: PendingRun): void {
+    this.claimedBytes += request.call.memoryLimitBytes
+    this.claimedDomains.add(request.domain)
   }
 
   /** True while fewer than `available` were claimed. */
