@@ -94,7 +94,7 @@ export type RegisterRequest = Message<"skein.cluster.v1.RegisterRequest"> & {
   cpuCores: number;
 
   /**
-   * Memory of the machine in bytes.
+   * Memory of the machine in bytes, or run_memory_bytes of Hello if that is less and not 0.
    *
    * @generated from field: uint64 memory_bytes = 11;
    */
