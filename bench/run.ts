@@ -14,6 +14,7 @@ import { benchCapacity } from './capacity.ts'
 import { benchCoap } from './coap.ts'
 import { benchConsumers } from './consumers.ts'
 import { benchDeviceState } from './device-state.ts'
+import { benchEdgeWorker } from './edge-worker.ts'
 import { benchEffects } from './effects.ts'
 import { benchFairness } from './fairness.ts'
 import { benchFilters } from './filters.ts'
@@ -67,6 +68,7 @@ const BENCHES = {
   batches: benchBatches,
   consumers: benchConsumers,
   backlog: benchBacklog,
+  'edge-worker': benchEdgeWorker,
   effects: benchEffects,
   fleet: benchFleet,
   rules: benchRules,
@@ -78,7 +80,7 @@ const BENCHES = {
   soak: benchSoak,
 }
 /** Long benches: they run only by name. */
-const LONG = new Set(['backlog', 'capacity', 'device-state', 'effects', 'filters', 'languages', 'processes', 'soak'])
+const LONG = new Set(['backlog', 'capacity', 'device-state', 'edge-worker', 'effects', 'filters', 'languages', 'processes', 'soak'])
 
 const wanted = process.argv.slice(2)
 if (wanted[0] === 'against') process.exit(await benchAgainst(wanted.slice(1)))

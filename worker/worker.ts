@@ -13,6 +13,7 @@ import { workerFolder } from './identity/config.ts'
 import type { WorkerConfig } from './identity/config.ts'
 import { lockWorkerFolder } from './identity/folder-lock.ts'
 import { readIdentity } from './identity/identity.ts'
+import { shareMemory } from './identity/memory.ts'
 import { endLeftOvers, establishIsolation, reachableFolder } from './isolation/index.ts'
 import type { IsolationLevel } from './isolation/index.ts'
 import { Lease } from './session/lease.ts'
@@ -63,6 +64,8 @@ export const DEFAULT_TIMING: WorkerTiming = { reconnectMinMs: 250, reconnectMaxM
 
 /** The backlog per slot: enough that a free slot never waits for a round trip (proto, RegisterRequest.backlog). */
 const BACKLOG_PER_SLOT = 512
+/** With limited memory, a runner without runs ends after this. */
+const FRUGAL_IDLE_MS = 10_000
 /** How long a stopping worker waits for the acknowledgement of its last results, which are on disk. */
 const LAST_RESULTS_MS = 2_000
 
@@ -87,10 +90,10 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   opening.defer(() => spool.close())
   const store = await openModules(opening, { config, logger, folder, open, credentials, managers, isolation })
   const { modules, components } = store
-  const slots = config.slots ?? availableParallelism()
+  const { slots, backlog, runMemoryBytes, runners } = capacityOf(config)
   const pool = createRunnerPool({
     slots,
-    runners: Math.min(slots, availableParallelism()),
+    ...runners,
     codeFolder: await stageRunnerCode(join(open, 'runner')),
     isolation,
     maxModuleBytes: DEFAULT_MODULE_BOUNDS.maxModuleBytes,
@@ -98,7 +101,6 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     logger,
   })
   opening.defer(() => pool.close())
-  const backlog = slots * BACKLOG_PER_SLOT
   const journal = await AssignmentJournal.open(join(folder, 'assignments'), logger)
   const runs = new Runs({ pool, modules, components, spool, journal, slots, backlog, isPlatformOnly, logger })
   options.onDrainRequest?.(() => {
@@ -113,6 +115,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     managers,
     slots,
     backlog,
+    runMemoryBytes,
     runs,
     modules,
     lease,
@@ -140,6 +143,23 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     await parts.disposeAsync()
   }
   return { id, isolation: isolation.level, stop: () => (stopping ??= stop()) }
+}
+
+/** How many runs the worker takes, in which memory, and what its pool of runners is. */
+function capacityOf({ memoryBytes, slots: wanted = availableParallelism() }: WorkerConfig) {
+  if (memoryBytes === undefined) {
+    const runners = { runners: Math.min(wanted, availableParallelism()) }
+    return { slots: wanted, backlog: wanted * BACKLOG_PER_SLOT, runMemoryBytes: undefined, runners }
+  }
+  const memory = shareMemory(memoryBytes)
+  return {
+    slots: Math.min(wanted, memory.slots),
+    // A run that waits behind others would take memory that the manager has given to no other run.
+    backlog: 0,
+    runMemoryBytes: memory.runsBytes,
+    // Another thread of a process takes less memory than another process.
+    runners: { runners: 1, memory, idleMs: FRUGAL_IDLE_MS },
+  }
 }
 
 /** Opens the identity of this worker and what it shows to managers. Throws `malformed` when it can join none. */
@@ -236,6 +256,7 @@ async function openModules(
       isolation,
       folder: join(modulesFolder, 'components'),
       codeFolder: await stageTranspilerCode(join(open, 'transpiler')),
+      isFrugal: config.memoryBytes !== undefined,
     },
     modules.digests(),
   )
@@ -251,7 +272,7 @@ async function openModules(
   return { modules, components, membership }
 }
 
-type ToldParts = Pick<StartWorkerOptions, 'version' | 'readiness'> &
+type ToldParts = Pick<StartWorkerOptions, 'config' | 'version' | 'readiness'> &
   Pick<Awaited<ReturnType<typeof openCredentials>>, 'certificate' | 'member'> &
   CheckedParts & { managers: Managers; spool: Spool; modules: ModuleCache; slots: number }
 
@@ -279,6 +300,7 @@ function statusOf(told: ToldParts): Omit<WorkerStatus, 'isolation' | 'platform_o
       under_way: underWay,
     })),
     resident_bytes: process.memoryUsage.rss(),
+    memory_limit_bytes: told.config.memoryBytes ?? null,
     certificate_ends_at: certificate.endsAt?.toISOString() ?? null,
   }
 }

@@ -267,6 +267,7 @@ async function findWorker(
     memoryBytes: row.memory_bytes,
     slots: row.slots,
     backlog: row.backlog,
+    runMemoryBytes: hello.runMemoryBytes === 0n ? undefined : Number(hello.runMemoryBytes),
     isDraining: row.draining,
     epoch: row.session_epoch,
     cachedDigests,

@@ -6,7 +6,7 @@ import { BoundedCache } from '#core/bounded-cache.ts'
 import type { ModulePeer } from '../model/module.ts'
 import type { AssignedRun } from '../model/run.ts'
 import { BACKLOG_TARGET_MS, capacityFor, isLong, selectWorker, unfitReason } from './placement.ts'
-import { hashNeeds } from '../model/needs.ts'
+import { hashNeeds, memoryClassBytes } from '../model/needs.ts'
 import type { RunNeeds } from '../model/needs.ts'
 import { Sites } from './sites.ts'
 import type { WorkerSession } from './worker-session.ts'
@@ -121,13 +121,15 @@ export class Cluster {
     const expectedMs = this.#expectedMs({ taskKey, needs: needsHash, digest, spec })
     const fitting = this.candidates(needsHash)
     const open = reserved.size === 0 ? fitting : fitting.filter((session) => !reserved.has(session))
+    const memoryBytes = this.memoryOf(needsHash)
     const chosen = selectWorker(open, (session) => ({
       expectedMs,
+      memoryBytes,
       hasModule: session.cachedDigests.has(digest),
       recentFailures: task?.failures.get(session.key) ?? 0,
     }))
     if (chosen === undefined) return undefined
-    chosen.reserved += 1
+    chosen.reserve(memoryBytes)
     chosen.lastPlaced = ++this.#placements
     return chosen
   }
@@ -141,13 +143,19 @@ export class Cluster {
     return isLong(this.#expectedMs(run))
   }
 
-  release(session: WorkerSession): void {
-    session.reserved -= 1
+  /** Releases the capacity that `place` reserved for a run of this memory. */
+  release(session: WorkerSession, memoryBytes: number): void {
+    session.unreserve(memoryBytes)
+  }
+
+  /** The memory that `place` reserves for a run with these needs. */
+  memoryOf(needsHash: string): number {
+    return this.#needs.get(needsHash)?.needs.memoryBytes ?? 0
   }
 
   /** Turns a reservation into an assignment; sent by `flush`. */
   assign(session: WorkerSession, run: AssignedRun): void {
-    session.reserved -= 1
+    session.unreserve(memoryClassBytes(run.spec.memory_limit_bytes))
     session.assign(run, session.cachedDigests.has(run.digest) ? [] : this.peersOf(session, run.digest))
     this.#touched.add(session)
   }
@@ -169,7 +177,8 @@ export class Cluster {
 
   /** Number of runs with these needs that the worker, one of the candidates, accepts now. */
   roomOn(session: WorkerSession, needsHash: string): number {
-    return capacityFor(session, this.#needs.get(needsHash)?.expectedMs)
+    const known = this.#needs.get(needsHash)
+    return capacityFor(session, known?.expectedMs, known?.needs.memoryBytes)
   }
 
   /** Runs of the domain at the workers of this manager. */

@@ -70,6 +70,20 @@ test('a run of unknown length waits for a free slot, a short one can wait at the
   expect(capacityFor(aWorker({ held: 130 }), 0.05)).toBe(0)
 })
 
+test('a worker with limited memory gets runs as far as their memory fits, short ones too', () => {
+  const limited = (heldBytes: number) =>
+    aWorker({ slots: 4, backlog: 128, runMemoryBytes: 160 * MIB, heldBytes, held: 1 })
+  expect(capacityFor(limited(0), undefined, 64 * MIB)).toBe(2)
+  expect(capacityFor(limited(64 * MIB), undefined, 64 * MIB)).toBe(1)
+  expect(capacityFor(limited(64 * MIB), 1, 64 * MIB)).toBe(1)
+  expect(capacityFor(limited(64 * MIB), undefined, 128 * MIB)).toBe(0)
+  expect(capacityFor(limited(192 * MIB), undefined, 64 * MIB)).toBe(0)
+  const open = aWorker({ id: 'w2', held: 1, slots: 2 })
+  const facts = () => ({ ...noFacts(), memoryBytes: 128 * MIB })
+  expect(selectWorker([limited(64 * MIB), open], facts)).toBe(open)
+  expect(selectWorker([limited(64 * MIB)], facts)).toBeUndefined()
+})
+
 test('no worker is chosen when all are full', () => {
   expect(selectWorker([aWorker({ held: 2 }), aWorker({ id: 'w2', held: 3 })], noFacts)).toBeUndefined()
 })

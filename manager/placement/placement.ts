@@ -20,6 +20,10 @@ export type WorkerView = {
   slots: number
   /** Runs that it accepts beyond its slots. */
   backlog: number
+  /** The memory of runs that it holds at once; undefined: only its slots limit them. */
+  runMemoryBytes?: number | undefined
+  /** Memory of the runs that it holds, including placed ones; 0 for a worker without such a limit. */
+  heldBytes?: number
   /** Domains whose components it currently rejects, because too many wait for transpilation. */
   crowdedDomains?: ReadonlySet<string | null>
   /** Runs that it holds, including placed ones. */
@@ -71,19 +75,26 @@ export function longRunsOfDomain({ domainId, slots }: Pick<WorkerView, 'domainId
 }
 
 /**
- * How many more runs the worker accepts of a task whose runs last `expectedMs` (undefined: unknown). Beyond its slots it
- * accepts only short runs, and only as many as are expected to wait at most BACKLOG_TARGET_MS.
+ * How many more runs the worker accepts of a task whose runs last `expectedMs` (undefined: unknown) and take `memoryBytes` each. Beyond its
+ * slots it accepts only short runs, and only as many as are expected to wait at most BACKLOG_TARGET_MS.
  */
-export function capacityFor(worker: WorkerView, expectedMs: number | undefined): number {
+export function capacityFor(worker: WorkerView, expectedMs: number | undefined, memoryBytes = 0): number {
   const waiting = isLong(expectedMs)
     ? 0
     : Math.min(worker.backlog, worker.slots * Math.floor(BACKLOG_TARGET_MS / Math.max(expectedMs ?? 0, 0.01)))
-  return Math.max(worker.slots + waiting - worker.held, 0)
+  const room = Math.max(worker.slots + waiting - worker.held, 0)
+  return worker.runMemoryBytes === undefined ? room : Math.min(room, memoryRoom(worker, memoryBytes))
+}
+
+/** How many more runs of this memory the worker can hold at once, if it limits their memory. */
+export function memoryRoom({ runMemoryBytes = Infinity, heldBytes = 0 }: WorkerView, memoryBytes: number): number {
+  return Math.max(Math.floor((runMemoryBytes - heldBytes) / Math.max(memoryBytes, 1)), 0)
 }
 
 /** Facts about a run and one worker besides the filter. */
 export type PlacementFacts = {
   expectedMs: number | undefined
+  memoryBytes?: number
   hasModule: boolean
   /** Recent failures of this task on this worker. */
   recentFailures: number
@@ -114,7 +125,7 @@ export function selectWorker<W extends WorkerView>(
   let bestPenalty = Infinity
   for (const worker of candidates) {
     const facts = factsOf(worker)
-    if (capacityFor(worker, facts.expectedMs) === 0) continue
+    if (capacityFor(worker, facts.expectedMs, facts.memoryBytes) === 0) continue
     const penalty = penaltyOf(worker, facts)
     if (
       best === undefined ||

@@ -5,6 +5,7 @@
 import { monotonicMs } from '#core/time.ts'
 import type { AssignedModule, ModulePeer } from '../model/module.ts'
 import type { AssignedRun, RunIdentity } from '../model/run.ts'
+import { BudgetedRuns } from './budgeted-runs.ts'
 import type { WorkerMeasured } from './metrics.ts'
 import type { WorkerView } from './placement.ts'
 
@@ -19,6 +20,8 @@ export type WorkerFacts = {
   memoryBytes: number
   slots: number
   backlog: number
+  /** The memory of runs that it holds at once; undefined: only its slots limit them. */
+  runMemoryBytes?: number | undefined
   isDraining: boolean
   epoch: number
   cachedDigests: readonly string[]
@@ -64,7 +67,9 @@ export class WorkerSession implements WorkerView {
   readonly epoch: number
   readonly peerAddress: string
   /** Runs by id, from the commit of their assignment to the commit of their end. */
-  readonly runs = new Map<string, AssignedRun>()
+  readonly runs: Map<string, AssignedRun>
+  readonly runMemoryBytes: number | undefined
+  readonly #budgeted: BudgetedRuns | undefined
   readonly cachedDigests: Set<string>
   /** Digests whose prefetch was requested and not confirmed. */
   readonly awaitedDigests = new Set<string>()
@@ -83,6 +88,8 @@ export class WorkerSession implements WorkerView {
   lastPlaced = 0
   /** The number of runs that were placed in a batch that is not committed yet. */
   reserved = 0
+  /** Their memory. */
+  #reservedBytes = 0
   /** Stopped runs whose slot the worker has not freed still count until it confirms. */
   lastBeatMs: number
   /** The figures of the last heartbeat. */
@@ -104,6 +111,9 @@ export class WorkerSession implements WorkerView {
     this.memoryBytes = facts.memoryBytes
     this.slots = facts.slots
     this.backlog = facts.backlog
+    this.runMemoryBytes = facts.runMemoryBytes
+    this.#budgeted = facts.runMemoryBytes === undefined ? undefined : new BudgetedRuns()
+    this.runs = this.#budgeted ?? new Map()
     this.epoch = facts.epoch
     this.peerAddress = facts.peerAddress
     this.isDrainAsked = facts.isDraining
@@ -115,6 +125,21 @@ export class WorkerSession implements WorkerView {
 
   get held(): number {
     return this.runs.size + this.reserved
+  }
+
+  get heldBytes(): number {
+    return this.#budgeted === undefined ? 0 : this.#budgeted.bytes + this.#reservedBytes
+  }
+
+  /** Counts a run that is placed and not assigned yet. */
+  reserve(memoryBytes: number): void {
+    this.reserved += 1
+    this.#reservedBytes += memoryBytes
+  }
+
+  unreserve(memoryBytes: number): void {
+    this.reserved -= 1
+    this.#reservedBytes -= memoryBytes
   }
 
   get isDraining(): boolean {

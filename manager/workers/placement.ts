@@ -5,7 +5,7 @@ import { TASK_STATE } from '#proto/index.ts'
 import { visibleDomainKeys, type TaskAccess, type TaskCaller } from '../access/access.ts'
 import { memoryClassBytes, type RunNeeds } from '../model/needs.ts'
 import type { Cluster } from '../placement/cluster.ts'
-import { unfitReason, type WorkerView } from '../placement/placement.ts'
+import { memoryRoom, unfitReason, type WorkerView } from '../placement/placement.ts'
 import { findNewestRun, listWorkers, type WorkerRecord } from '../store/workers.ts'
 import type { TaskRecord } from '../store/tasks.ts'
 import { refusalOf } from '../writer/counted-quota.ts'
@@ -47,7 +47,7 @@ export async function explainPlacement(
     const seen = viewOf(worker, cluster)
     const isChosen = run?.workerId === worker.id
     const refusal = unfitReason(needs, seen)
-    const room = seen.held < seen.slots ? 'it fits' : `all of its ${seen.slots} slots are in use`
+    const room = roomOf(seen, needs)
     return {
       workerId: worker.id,
       name: worker.name,
@@ -62,6 +62,12 @@ export async function explainPlacement(
   const exceeded = refusal?.message ?? (isLimited ? `the quota of the domain is ${limit} concurrent runs` : undefined)
   const reason = (run?.isQueued === true ? exceeded : undefined) ?? reasonOf(run, explained, position)
   return { runId: run?.runId ?? null, position, reason, workers: explained }
+}
+
+function roomOf(worker: WorkerView, { memoryBytes }: RunNeeds): string {
+  if (worker.held >= worker.slots) return `all of its ${worker.slots} slots are in use`
+  if (memoryRoom(worker, memoryBytes) > 0) return 'it fits'
+  return `its runs hold ${worker.heldBytes} of the ${worker.runMemoryBytes} bytes of memory that it has for them`
 }
 
 /** Workers in an error message. */
@@ -113,7 +119,13 @@ function viewOf(worker: WorkerRecord, cluster: Cluster): WorkerView {
     isDraining: worker.isDraining || (session?.isDraining ?? false),
     slots: worker.slots,
     backlog: worker.backlog,
-    ...(session === undefined ? {} : { crowdedDomains: session.crowdedDomains }),
+    ...(session === undefined
+      ? {}
+      : {
+          crowdedDomains: session.crowdedDomains,
+          runMemoryBytes: session.runMemoryBytes,
+          heldBytes: session.heldBytes,
+        }),
     held: session?.held ?? worker.taskCount,
     lastPlaced: 0,
   }

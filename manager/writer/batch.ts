@@ -17,6 +17,7 @@ import type { RunCause } from '../model/cause.ts'
 import { MAX_QUEUED_RUNS, MIN_QUEUE_SHARE } from '../model/limits.ts'
 import type { Cluster } from '../placement/cluster.ts'
 import { longRunsOfDomain } from '../placement/placement.ts'
+import { memoryOf } from '../placement/budgeted-runs.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import type { ManagerTiming } from '../model/timing.ts'
 import { writeRecords, type ManagerRecord } from '../store/journal.ts'
@@ -79,8 +80,8 @@ export class RunBatch {
   #hasBegun = false
   #isCommitted = false
   #isCommitSent = false
-  readonly #reserved: WorkerSession[] = []
-  readonly #freed: WorkerSession[] = []
+  readonly #reserved: { session: WorkerSession; needsHash: string; memoryBytes: number }[] = []
+  readonly #freed: { session: WorkerSession; memoryBytes: number }[] = []
   readonly #ofDomains = new Map<string, RunsOfDomain>()
   readonly #freedRuns = new Set<string>()
   /** Long runs by worker and domain. They are counted after the batch has freed what ends in it. */
@@ -169,7 +170,7 @@ export class RunBatch {
     const closed = this.#closedTo(needsHash, run)
     const session = cluster.place(needsHash, run, closed.size === 0 ? reserved : reserved.union(closed))
     if (session === undefined) return undefined
-    this.#reserved.push(session)
+    this.#reserved.push({ session, needsHash, memoryBytes: cluster.memoryOf(needsHash) })
     const runs = this.#runsOf(domainId)
     if (runs !== undefined) runs.held += 1
     if (cluster.isShared && cluster.mayBeLong({ ...run, needs: needsHash }))
@@ -283,25 +284,27 @@ export class RunBatch {
     const runs = this.#runsOf(session.runs.get(runId)?.spec.domain_id)
     if (runs !== undefined) runs.held -= 1
     this.#freedRuns.add(runId)
-    session.reserved -= 1
-    this.#freed.push(session)
+    const memoryBytes = memoryOf(session.runs.get(runId))
+    session.unreserve(memoryBytes)
+    this.#freed.push({ session, memoryBytes })
     this.#afterCommit.push(() => {
-      session.reserved += 1
+      session.reserve(memoryBytes)
       session.runs.delete(runId)
     })
   }
 
   /** The session is void: its worker gets no runs in this batch and from now on. */
-  unplace(session: WorkerSession): void {
-    this.release(session)
+  unplace(session: WorkerSession, needsHash: string): void {
+    this.release(session, needsHash)
     this.context.cluster.remove(session)
   }
 
   /** Releases the slot of a run that was not written. */
-  release(session: WorkerSession): void {
-    const index = this.#reserved.lastIndexOf(session)
-    if (index >= 0) this.#reserved.splice(index, 1)
-    this.context.cluster.release(session)
+  release(session: WorkerSession, needsHash: string): void {
+    const index = this.#reserved.findLastIndex((one) => one.session === session && one.needsHash === needsHash)
+    const [placed] = index < 0 ? [] : this.#reserved.splice(index, 1)
+    const { cluster } = this.context
+    cluster.release(session, placed?.memoryBytes ?? cluster.memoryOf(needsHash))
   }
 
   /** A part of this broadcast began or ended. */
@@ -350,8 +353,8 @@ export class RunBatch {
 
   abandoned(): void {
     this.#unsent = []
-    for (const session of this.#reserved) this.context.cluster.release(session)
-    for (const session of this.#freed) session.reserved += 1
+    for (const { session, memoryBytes } of this.#reserved) this.context.cluster.release(session, memoryBytes)
+    for (const { session, memoryBytes } of this.#freed) session.reserve(memoryBytes)
   }
 }
 

@@ -97,7 +97,7 @@ export async function claimRuns(batch: RunBatch): Promise<void> {
 async function claimOnce(batch: RunBatch, without: ReadonlySet<string>): Promise<string[]> {
   const limited: string[] = []
   const { queues, cluster, timing, shares } = batch.context
-  const placed: { row: Waiting; session: WorkerSession }[] = []
+  const placed: { row: Waiting; session: WorkerSession; needs: string }[] = []
   const planned = planClaims(batch, without)
   if (planned.length === 0) return limited
   const found = await findWaiting(batch, planned)
@@ -122,7 +122,7 @@ async function claimOnce(batch: RunBatch, without: ReadonlySet<string>): Promise
     }
     queues.add(needs, -1)
     batch.afterCommit(() => shares.served(share))
-    placed.push({ row, session })
+    placed.push({ row, session, needs })
   }
   if (placed.length === 0) return limited
   const sorted = placed.toSorted((left, right) => left.row.key - right.row.key)
@@ -134,10 +134,10 @@ async function claimOnce(batch: RunBatch, without: ReadonlySet<string>): Promise
   ])
   const taken = new Map(assigned.map((row) => [row.key, row]))
   // The runs are in the order of the plan, because a worker begins its runs in the order in which they arrive.
-  for (const { row: waiting, session } of placed) {
+  for (const { row: waiting, session, needs } of placed) {
     const row = taken.get(waiting.key)
     if (row === undefined) {
-      batch.unplace(session)
+      batch.unplace(session, needs)
       continue
     }
     const run = fromRunRow(row)

@@ -172,7 +172,7 @@ async function broadcast(
       members.push({ ...member, session, sent: undefined, part: { kind: 'member', parentId: run.request.runId } })
     }
   } catch (error) {
-    for (const { session } of members) if (session !== undefined) batch.release(session)
+    for (const { session, needsHash } of members) if (session !== undefined) batch.release(session, needsHash)
     throw error
   }
   return [group, ...members]
@@ -277,7 +277,7 @@ async function insert(
     const row = inserted.get(request.runId)
     if (row === undefined) {
       batch.context.tasks.invalidate(task.id)
-      if (session !== undefined && sent === undefined) batch.release(session)
+      if (session !== undefined && sent === undefined) batch.release(session, needsHash)
       if (index >= 0) outcomes[index] = areFresh ? new ServiceError('not_found', 'no such task') : STALE_TASK
       continue
     }
@@ -292,7 +292,7 @@ async function insert(
       if (sent !== undefined) {
         sent.leaveWorker()
         cluster.remove(sent.session)
-      } else if (session !== undefined) batch.unplace(session)
+      } else if (session !== undefined) batch.unplace(session, needsHash)
       continue
     }
     if (sent !== undefined) continue

@@ -15,6 +15,7 @@ import {
 } from '#core/config/index.ts'
 import type { ConfigOf } from '#core/config/index.ts'
 import { ISOLATION_LEVELS } from '../isolation/levels.ts'
+import { MIN_WORKER_MEMORY_BYTES } from './memory.ts'
 
 const MIN_BANDWIDTH_BYTES = 1024
 
@@ -45,6 +46,12 @@ export const WORKER_SETTINGS = {
   slots: optionalInteger('SKEIN_WORKER_SLOTS', { min: 1, max: 1000 }, 'Number of runs that execute concurrently', {
     defaultText: 'number of cores',
   }),
+  memoryBytes: optionalBytes(
+    'SKEIN_WORKER_MEMORY',
+    MIN_WORKER_MEMORY_BYTES,
+    'Memory of the worker with its runners and runs, such as 256MiB: it takes runs only as far as their memory limits fit, and keeps no unused runner',
+    { defaultText: 'not limited' },
+  ),
   cacheBytes: bytes(
     'SKEIN_WORKER_CACHE_BYTES',
     '1GiB',

@@ -63,6 +63,8 @@ export type MembershipDeps = {
   member: Member
   slots: number
   backlog: number
+  /** Memory of runs at once; undefined: only slots limit them. */
+  runMemoryBytes: number | undefined
   runs: Runs
   modules: ModuleCache
   lease: Lease
@@ -152,7 +154,7 @@ export class Membership {
   }
 
   async #holdOneSession(onJoined: (id: string) => void) {
-    const { runs, modules, lease, measure, logger } = this.#deps
+    const { runs, modules, lease, measure, logger, runMemoryBytes } = this.#deps
     let registered = await this.#register(await this.#connect())
     if (await this.#dropFormerCertificate(registered)) registered = await this.#register(await this.#connect())
     const identity = await this.#remember(registered)
@@ -162,7 +164,19 @@ export class Membership {
     if (this.#abort.signal.aborted) this.#sessionAbort.abort(this.#abort.signal.reason)
     const onWelcome = () => onJoined(identity.workerId)
     const bootId = this.#bootId
-    const deps = { client, identity, registered, bootId, runs, modules, lease, measure, logger, onWelcome }
+    const deps = {
+      client,
+      identity,
+      registered,
+      bootId,
+      runMemoryBytes,
+      runs,
+      modules,
+      lease,
+      measure,
+      logger,
+      onWelcome,
+    }
     return await holdSession(deps, this.#sessionAbort.signal)
   }
 
@@ -192,7 +206,7 @@ export class Membership {
       bootId: this.#bootId,
       version,
       labels: config.labels,
-      ...machineFacts(),
+      ...machineFacts(this.#deps.runMemoryBytes),
       slots,
       backlog,
       runtimes: RUNTIMES,

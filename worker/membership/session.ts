@@ -32,6 +32,7 @@ export type SessionDeps = {
   identity: Identity
   registered: RegisterResponse
   bootId: string
+  runMemoryBytes: number | undefined
   runs: Runs
   modules: ModuleCache
   lease: Lease
@@ -91,7 +92,7 @@ class Session {
   }
 
   begin(signal: AbortSignal): void {
-    const { registered, identity, bootId, runs, lease } = this.#deps
+    const { registered, identity, bootId, runs, lease, runMemoryBytes = 0 } = this.#deps
     const onAbort = () => this.#leave(errorMessageOf(signal.reason), undefined)
     signal.addEventListener('abort', onAbort, { once: true })
     const stop = (cause: string, reconnectAfterMs?: number) => {
@@ -108,6 +109,7 @@ class Session {
       workerSecret: identity.workerSecret,
       sessionEpoch: registered.sessionEpoch,
       bootId,
+      runMemoryBytes: BigInt(runMemoryBytes),
       ...runs.claims(),
     }
     this.#stream.write(create(SessionRequestSchema, { message: { case: 'hello', value: hello } }))

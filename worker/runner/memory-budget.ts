@@ -5,9 +5,9 @@ import type { Runner } from './runner.ts'
 /** Memory besides the guests' limits: the engine, code, threads. */
 export const DEFAULT_OVERHEAD_BYTES = 128 * 1024 * 1024
 /** The engine keeps a module's bytes, and its compiled code takes up to three times their size. */
-const MEMORY_PER_MODULE_BYTE = 4
+export const MEMORY_PER_MODULE_BYTE = 4
 /** A thread of the engine with its heap, measured at 7 to 12 MB. */
-const THREAD_BYTES = 16 * 1024 * 1024
+export const THREAD_BYTES = 16 * 1024 * 1024
 /**
  * Output is held in pieces, as text, in the result and in messages on their way, before it is collected as garbage. What a run may print by
  * default is part of the overhead.
@@ -30,13 +30,13 @@ export function memoryBudgetBytes(runner: Runner, overheadBytes: number): number
 }
 
 /** Keys of the modules to evict for a new one of this size, least recently used first. */
-export function findModulesToDrop(runner: Runner, bytes: number): string[] {
+export function findModulesToDrop(runner: Runner, bytes: number, maxLoadedBytes = MAX_LOADED_BYTES): string[] {
   const held = new Set(heldRuns(runner).map((run) => run.moduleKey))
   const byAge = [...runner.modules].sort(([, a], [, b]) => a.lastUsedMs - b.lastUsedMs)
   let total = byAge.reduce((sum, [, module]) => sum + module.bytes, bytes)
   const dropped: string[] = []
   for (const [moduleKey, module] of byAge) {
-    if (byAge.length - dropped.length < MAX_LOADED_MODULES && total <= MAX_LOADED_BYTES) break
+    if (byAge.length - dropped.length < MAX_LOADED_MODULES && total <= maxLoadedBytes) break
     if (module.state === 'loading' || held.has(moduleKey)) continue
     dropped.push(moduleKey)
     total -= module.bytes

@@ -1,6 +1,7 @@
 /** Options of a pool of runners. */
 import type { Logger } from '#core/logging/index.ts'
 import type { Isolation } from '../isolation/index.ts'
+import type { MemoryShares } from '../identity/memory.ts'
 
 export type RunnerPoolOptions = {
   /** Concurrent calls, over all runners. */
@@ -13,6 +14,8 @@ export type RunnerPoolOptions = {
   maxModuleBytes: number
   allowGc: boolean
   logger: Logger
+  /** The memory of a worker that limits it; undefined: only slots limit runs. Then no runner waits unused. */
+  memory?: MemoryShares | undefined
   /** Memory of a runner besides the limits of its guests. */
   overheadBytes?: number
   /** A runner without runs is retired after this. */

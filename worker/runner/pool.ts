@@ -10,7 +10,8 @@ import { RunnerSupervisor } from './runner-supervisor.ts'
 import type { KillReason } from './runner-supervisor.ts'
 import type { RunnerPoolOptions } from './pool-options.ts'
 import type { PendingRun, RunOutcome, RunRequest } from './run-request.ts'
-import { countHeld, findThread, isStartSlow, runsUnderWay } from './runner.ts'
+import { addedBytes, countedBytes } from './run-memory.ts'
+import { countHeld, findThread, isIdle, isStartSlow, runsUnderWay } from './runner.ts'
 import type { Runner } from './runner.ts'
 import { CrashQuarantine } from './crash-quarantine.ts'
 
@@ -164,13 +165,42 @@ class Pool implements RunnerPool {
 
   /** Keeps an unused runner, so that a new domain does not wait for a start. */
   #keepSpare(): void {
+    if (this.#options.memory !== undefined) return
     const { runners } = this.#supervisor
     const hasSpare = runners.some(({ domain }) => domain === undefined)
     if (!hasSpare && runners.length > 0 && runners.length < this.#maxRunners) this.#supervisor.start()
   }
 
-  /** True if the run was assigned to a thread. False: it waits, and what it needs was started. */
+  /** True if the run was assigned to a thread. False: it waits, and what it needs was started unless it waits for memory. */
   #placeOne(run: PendingRun, turn: PlacementRound): boolean {
+    const { memory } = this.#options
+    if (memory === undefined) return this.#placeInMemory(run, turn)
+    if (!this.#hasMemoryFor(run, turn, memory.runnersBytes)) return false
+    const isPlaced = this.#placeInMemory(run, turn)
+    if (!isPlaced) turn.claimMemory(run)
+    return isPlaced
+  }
+
+  /**
+   * Whether the limits of the run and of all others fit in the memory. The runs behind one that waits for memory wait too, or a large run
+   * would wait for ever. A run alone always fits: how much its module takes is known only here.
+   */
+  #hasMemoryFor(run: PendingRun, turn: PlacementRound, runnersBytes: number): boolean {
+    if (turn.waitsForMemory) return false
+    const { runners } = this.#supervisor
+    const added = addedBytes(run, runners)
+    if (turn.claimedBytes + countedBytes(runners) + added <= runnersBytes) return true
+    turn.waitsForMemory = true
+    // An unused runner is for this run, and that of a run before this one has only no thread yet.
+    const idle = this.#longestIdle(
+      ({ domain }) => domain !== undefined && domain !== run.request.domain && !turn.claimedDomains.has(domain),
+    )
+    if (idle !== undefined) this.#supervisor.retire(idle)
+    if (runners.some(({ state }) => state === 'dying')) return false
+    return turn.claimedBytes === 0 && runners.every((runner) => countHeld(runner) === 0)
+  }
+
+  #placeInMemory(run: PendingRun, turn: PlacementRound): boolean {
     const mustRunAlone = this.#quarantine.mustRunAlone(run.request)
     const depth = mustRunAlone ? 1 : this.#callTimes.threadQueueRuns(run.moduleKey)
     const runner = this.#findRunner(run, { mustRunAlone, depth, nowMs: turn.nowMs })
@@ -225,10 +255,15 @@ class Pool implements RunnerPool {
     const { runners } = this.#supervisor
     if (runners.length < this.#maxRunners) return this.#supervisor.start()
     if (runners.some(({ state }) => state === 'dying')) return
-    const [longestIdle] = runners
-      .filter((runner) => isIdle(runner) && runner.domain !== domain)
-      .sort((a, b) => a.idleSinceMs - b.idleSinceMs)
+    const longestIdle = this.#longestIdle((runner) => runner.domain !== domain)
     if (longestIdle !== undefined) this.#supervisor.retire(longestIdle)
+  }
+
+  /** Of these runners, the one that was idle longest. */
+  #longestIdle(isMeant: (runner: Runner) => boolean): Runner | undefined {
+    return this.#supervisor.runners
+      .filter((runner) => isIdle(runner) && isMeant(runner))
+      .sort((a, b) => a.idleSinceMs - b.idleSinceMs)[0]
   }
 
   /**
@@ -282,12 +317,24 @@ class PlacementRound {
   readonly served = new Set<string>()
   /** The first domain in the queue that waits for a slot. */
   waitsForSlot: string | undefined
+  /** A run waits for memory, and so do all behind it. */
+  waitsForMemory = false
+  /** The limits of runs that have memory and no thread yet. */
+  claimedBytes = 0
+  /** Their domains. */
+  readonly claimedDomains = new Set<string>()
   readonly #claims = new Map<Runner | 'runner', number>()
 
   constructor(runners: Runner[]) {
     this.starting = runners.filter((runner) => runner.state === 'starting').length
     this.isStartSlow = runners.some((runner) => isStartSlow(runner, this.nowMs))
     this.underWay = runners.reduce((sum, runner) => sum + runsUnderWay(runner).length, 0)
+  }
+
+  /** The run has memory from now on, and waits for a thread. */
+  claimMemory({ request }: PendingRun): void {
+    this.claimedBytes += request.call.memoryLimitBytes
+    this.claimedDomains.add(request.domain)
   }
 
   /** True while fewer than `available` were claimed. */
@@ -305,12 +352,6 @@ class PlacementRound {
 function servedLast(waiting: readonly PendingRun[], served: ReadonlySet<string>): PendingRun[] {
   const isServed = ({ request }: PendingRun) => served.has(request.domain)
   return [...waiting.filter((run) => !isServed(run)), ...waiting.filter(isServed)]
-}
-
-/** It holds no runs and loads no module that a run waits for. */
-function isIdle(runner: Runner): boolean {
-  const isLoading = [...runner.modules.values()].some(({ state }) => state === 'loading')
-  return runner.state === 'ready' && countHeld(runner) === 0 && !isLoading
 }
 
 function isLoadingAnother(runner: Runner, moduleKey: string): boolean {

@@ -11,7 +11,7 @@ import { GuestThreadRuns } from './guest-thread-runs.ts'
 import type { FromRunner } from './messages.ts'
 import type { RunnerPoolOptions } from './pool-options.ts'
 import type { PendingRun } from './run-request.ts'
-import { SHORT_CALL_MS, heldRuns, isHoldingRuns, isStartSlow, runsUnderWay, servedBy } from './runner.ts'
+import { SHORT_CALL_MS, heldRuns, isHoldingRuns, isIdle, isStartSlow, runsUnderWay, servedBy } from './runner.ts'
 import type { GuestThread, Runner } from './runner.ts'
 import { RunnerProcess } from './runner-process.ts'
 import { StartFailures } from './start-failures.ts'
@@ -116,7 +116,7 @@ export class RunnerSupervisor {
   loadModule(runner: Runner, run: PendingRun): void {
     const { modulePath, componentFolder, moduleBytes: bytes, call } = run.request
     const nowMs = monotonicMs()
-    for (const moduleKey of findModulesToDrop(runner, bytes)) {
+    for (const moduleKey of findModulesToDrop(runner, bytes, this.#deps.memory?.loadedBytes)) {
       runner.modules.delete(moduleKey)
       runner.process.send({ type: 'drop_module', moduleKey })
     }
@@ -202,6 +202,7 @@ export class RunnerSupervisor {
       case 'thread_ready':
         isOfUse = !threadOf(runner, message.thread).isReady
         threadOf(runner, message.thread).isReady = true
+        runner.idleSinceMs = monotonicMs()
         runner.hasStarted = true
         this.#startFailures.succeeded()
         break
@@ -245,6 +246,8 @@ export class RunnerSupervisor {
     const { moduleKey, refused, reason = 'module_invalid' } = message
     const module = runner.modules.get(moduleKey)
     if (module?.state !== 'loading') return false
+    // The run that needed it is placed next.
+    runner.idleSinceMs = monotonicMs()
     if (refused === undefined) {
       module.state = 'ready'
       return true
@@ -346,9 +349,9 @@ export class RunnerSupervisor {
         const isLate = module.state === 'loading' && nowMs > module.loadDeadlineMs
         if (isLate) this.#kill(runner, `a module was not compiled within ${LOAD_DEADLINE_MS} ms`, 'compile')
       }
-      const isIdle = runner.state === 'ready' && !isHoldingRuns(runner) && nowMs - runner.idleSinceMs > this.#idleMs
+      const isUnused = isIdle(runner) && nowMs - runner.idleSinceMs > this.#idleMs
       const isSpareOfOthers = runner.domain === undefined && this.runners.some(({ domain }) => domain !== undefined)
-      if (isIdle && !isSpareOfOthers) this.retire(runner)
+      if (isUnused && !isSpareOfOthers) this.retire(runner)
     }
   }
 

@@ -71,6 +71,12 @@ export function isHoldingRuns(runner: Runner): boolean {
   return runner.threads.some((thread) => thread.runs.length > 0)
 }
 
+/** It holds no runs and loads no module that a run waits for. */
+export function isIdle(runner: Runner): boolean {
+  const isLoading = [...runner.modules.values()].some(({ state }) => state === 'loading')
+  return runner.state === 'ready' && countHeld(runner) === 0 && !isLoading
+}
+
 /** A process usually starts in a fraction of a second. */
 const SLOW_START_MS = 2_000
 

@@ -3,8 +3,8 @@ import { availableParallelism, cpus, freemem, totalmem } from 'node:os'
 
 export type MachineFacts = { os: string; arch: string; cpuCores: number; memoryBytes: bigint }
 
-/** The memory limit of a container overrides the memory of the machine. */
-export function machineFacts(): MachineFacts {
+/** The memory limit of a container overrides the memory of the machine, and so does the memory that runs have, if it is limited. */
+export function machineFacts(runMemoryBytes = Infinity): MachineFacts {
   const constrained = process.constrainedMemory()
   const total = totalmem()
   const memoryBytes = constrained > 0 && constrained < total ? constrained : total
@@ -12,7 +12,7 @@ export function machineFacts(): MachineFacts {
     os: process.platform,
     arch: process.arch,
     cpuCores: availableParallelism(),
-    memoryBytes: BigInt(memoryBytes),
+    memoryBytes: BigInt(Math.min(memoryBytes, runMemoryBytes)),
   }
 }
 

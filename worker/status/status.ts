@@ -20,6 +20,8 @@ export type WorkerStatus = {
   cached_modules: number
   runners: { pid: number; resident_bytes: number; under_way: number }[]
   resident_bytes: number
+  /** SKEIN_WORKER_MEMORY; null: not limited. */
+  memory_limit_bytes: number | null
   /** Isolation level of its guests: namespace, uid or process. */
   isolation: string
   /** It accepts no tasks of domains, because the isolation level is too weak for its machine. */
@@ -52,7 +54,7 @@ export function renderStatus(status: WorkerStatus): string {
     ['Modules', `${status.cached_modules} cached`],
     [
       'Memory',
-      `${mib(status.resident_bytes)}, runners ${status.runners.map(({ resident_bytes }) => mib(resident_bytes)).join(', ') || 'none'}`,
+      `${mib(status.resident_bytes)}, runners ${status.runners.map(({ resident_bytes }) => mib(resident_bytes)).join(', ') || 'none'}${status.memory_limit_bytes === null ? '' : `; SKEIN_WORKER_MEMORY is ${mib(status.memory_limit_bytes)}`}`,
     ],
     [
       'Isolation',

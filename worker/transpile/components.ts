@@ -20,6 +20,8 @@ export type ComponentsOptions = {
   folder: string
   /** The folder from `stageTranspilerCode`; its name changes with every version of the code. */
   codeFolder: string
+  /** The memory of the machine is scarce: one component at a time, and no process waits for the next. */
+  isFrugal?: boolean
 }
 
 /** The domain of a run that needs a component, and its abort signal. */
@@ -43,17 +45,19 @@ export class Components {
   /** Folder, or undefined for a core module. */
   readonly #known = new BoundedCache<string, { folder: string | undefined }>({ maxEntries: MAX_CACHED_COMPONENTS })
   readonly #refused = new BoundedCache<string, string>({ maxEntries: MAX_CACHED_COMPONENTS })
-  readonly #queue = new DomainQueue({
-    maxUnderWay: MAX_UNDER_WAY,
-    maxWaiting: MAX_WAITING_PER_DOMAIN,
-    waitDeadlineMs: WAIT_DEADLINE_MS,
-  })
+  readonly #queue: DomainQueue
   readonly #abort = new AbortController()
   readonly #processes: SingleUseProcesses
 
   constructor(options: ComponentsOptions) {
     this.#options = options
-    this.#processes = new SingleUseProcesses({ ...options, entries: TRANSPILER_CODE.entries })
+    const { isFrugal = false } = options
+    this.#processes = new SingleUseProcesses({ ...options, entries: TRANSPILER_CODE.entries, hasSpares: !isFrugal })
+    this.#queue = new DomainQueue({
+      maxUnderWay: isFrugal ? 1 : MAX_UNDER_WAY,
+      maxWaiting: MAX_WAITING_PER_DOMAIN,
+      waitDeadlineMs: WAIT_DEADLINE_MS,
+    })
     this.#version = options.codeFolder.split('/').at(-1) ?? ''
   }
 

@@ -13,6 +13,8 @@ export type SingleUseProcessesOptions = {
   codeFolder: string
   /** The programs, of each of which there is at most one spare. */
   entries: readonly string[]
+  /** False: there are no spares. */
+  hasSpares?: boolean
   /** Default: SPARE_DELAY_MS. */
   spareDelayMs?: number
   /** Default: SPARE_IDLE_MS. */
@@ -79,7 +81,7 @@ export class SingleUseProcesses {
 
   /** Starts the missing spares. */
   warm(): void {
-    if (this.#isClosed) return
+    if (this.#isClosed || this.#options.hasSpares === false) return
     for (const entry of this.#options.entries) {
       if (!this.#spares.has(entry)) this.#startSpare(entry)
     }
