@@ -1,9 +1,19 @@
 /**
- * Rules without a database: the evaluation of a condition behind its limits against the bare library, in turns; the choice of rules among 10 and
+ * Rules without a database, and silence of 100,000 clients: the evaluation of a condition behind its limits against the bare library, in turns; the choice of rules among 10 and
  * among 1,000 that a record does not meet; and all that a record costs that meets one rule.
  */
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { Environment } from '@marcbachmann/cel-js'
-import { IDLE, RuleClient, RuleIndex, WindowStore, advance, compileExpression } from '../api/rules/engine/index.ts'
+import {
+  IDLE,
+  RuleClient,
+  RuleIndex,
+  SilenceTimers,
+  WindowStore,
+  advance,
+  compileExpression,
+} from '../api/rules/engine/index.ts'
 import type { RecordFacts, RuleFilter, RuleVariables } from '../api/rules/engine/index.ts'
 import { median, printTable } from './statistics.ts'
 import type { Row } from './statistics.ts'
@@ -15,6 +25,11 @@ const MAX_RATIO = 1.5
 const MAX_INDEX_RATIO = 1.1
 const MAX_MET_US = 5
 const WINDOW_VALUES = 300
+const SILENT_CLIENTS = 100_000
+const SILENCE_MS = 900_000
+const MAX_SILENCE_MB = 50
+/** No turn of the event loop takes longer. */
+const MAX_OUTAGE_MS = 100
 
 const CONDITIONS: readonly (readonly [name: string, source: string])[] = [
   ['two comparisons', 'value > 30.0 && name == "temperature"'],
@@ -187,7 +202,51 @@ function metRow(): Row {
   }
 }
 
+/** Memory after what is not used any more was freed. */
+function usedBytes(): number {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  for (let turn = 0; turn < 3; turn++) collect()
+  return process.memoryUsage().heapUsed
+}
+
+const idOf = (at: number) => `${at.toString(16).padStart(8, '0')}-0000-4000-8000-000000000000`
+
+/** A rule that waits for messages of many clients, as one that all of them meet. */
+function silenceRows(): Row[] {
+  const before = usedBytes()
+  const timers = new SilenceTimers({ afterMs: SILENCE_MS, share: 0.5 })
+  for (let at = 0; at < SILENT_CLIENTS; at++) timers.watch(idOf(at), 0)
+  const bytes = usedBytes() - before
+  const ids = Array.from({ length: SILENT_CLIENTS }, (_, at) => idOf(at))
+  let at = 0
+  let nowMs = 1
+  const [heard] = inTurns(() => timers.heard(ids[(at = (at + 7_919) % SILENT_CLIENTS)] ?? '', ++nowMs)) as [number]
+  const quiet = new SilenceTimers({ afterMs: SILENCE_MS, share: 0.5 })
+  for (const id of ids) quiet.watch(id, 0)
+  const begun = process.threadCpuUsage()
+  kept = quiet.judge(SILENCE_MS, 1000)
+  const { user, system } = process.threadCpuUsage(begun)
+  const outageMs = (user + system) / 1000
+  return [
+    {
+      name: 'memory of 100,000 clients',
+      figure: `${(bytes / 1e6).toFixed(1)} MB`,
+      target: `${MAX_SILENCE_MB} MB`,
+      isReached: bytes > 0 && bytes <= MAX_SILENCE_MB * 1e6,
+    },
+    { name: 'a message of one of them', figure: nanoseconds(heard) },
+    {
+      name: 'all of them fall silent at once',
+      figure: `${outageMs.toFixed(1)} ms`,
+      target: `${MAX_OUTAGE_MS} ms`,
+      isReached: outageMs <= MAX_OUTAGE_MS,
+    },
+  ]
+}
+
 export function benchRules(): void {
   printTable('Conditions of rules, for each record', [...conditionRows(), ...ownRows(), indexRow(), metRow()])
+  printTable('Silence of clients', silenceRows())
   if (kept === undefined) throw new Error('nothing was measured')
 }

@@ -5,11 +5,22 @@ import { refusedField } from '#core/errors/index.ts'
 import { formatDurationMs, parseDurationMs } from '#core/time.ts'
 import type { Severity } from './alarms/schema.ts'
 import { compileExpression, compileJsonTemplate, compileTextTemplate } from './engine/index.ts'
-import type { Expression, RuleFilter, RuleTiming, Template, WindowRequest, WindowTime } from './engine/index.ts'
+import type {
+  Expression,
+  RuleFilter,
+  RuleTiming,
+  SilenceTimes,
+  Template,
+  WindowRequest,
+  WindowTime,
+} from './engine/index.ts'
 import type { StoredRule } from './repository.ts'
 import type { Moment, RuleAction, RuleDefinition } from './schema.ts'
 
 const MAX_HOLD_MS = 86_400_000
+const MIN_SILENCE_MS = 5_000
+const MAX_SILENCE_MS = 30 * 86_400_000
+const DEFAULT_SHARE = 0.5
 /** `last` looks back as far as the longest window. */
 const MAX_WINDOW_MS = 86_400_000
 const MAX_COOLDOWN_MS = 30 * 86_400_000
@@ -38,6 +49,8 @@ export type CompiledAction =
 /** What a definition says, without the rule that it belongs to. */
 export type CompiledDefinition = {
   filter: RuleFilter
+  /** Undefined: it evaluates messages. */
+  silence: SilenceTimes | undefined
   condition: Expression
   clearWhen: Expression | undefined
   timing: RuleTiming
@@ -64,10 +77,14 @@ export type CompiledRule = CompiledDefinition & {
 
 export const DEFAULT_TYPE = 'application/json'
 
+/** Actions that look at a right on the channel of the message. */
+const NEEDS_CHANNEL: ReadonlySet<CompiledAction['type']> = new Set(['start', 'mail', 'webhook'])
+
 /** Throws `malformed`, which names the field; for an expression with line and column. */
 export function compileDefinition(definition: RuleDefinition): CompiledDefinition {
   const { source, actions = [{ type: 'alarm' }] } = definition
-  const condition = compileExpression(definition.condition, 'boolean', '/condition')
+  const silence = silenceOf(definition)
+  const condition = conditionOf(definition)
   const clearWhen =
     definition.clear_when === undefined || definition.clear_when === ''
       ? undefined
@@ -75,6 +92,11 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
   const compiled = actions.map((action, index) => compileAction(action, `/actions/${index}`))
   const templates = compiled.flatMap(templatesOf)
   const windows = [condition, clearWhen, ...templates].flatMap((one): readonly WindowRequest[] => one?.windows ?? [])
+  if (silence !== undefined && windows.length > 0)
+    throw refusedField('/actions', 'must not have windows: silence has no series')
+  const needing = compiled.findIndex(({ type }) => NEEDS_CHANNEL.has(type))
+  if (silence !== undefined && needing !== -1 && source.channels?.length !== 1)
+    throw refusedField(`/actions/${needing}`, 'requires one channel in `source`, which must be allowed to be read')
   const texts = [definition.condition, definition.clear_when, ...templates.map((one) => one?.source)]
   return {
     filter: {
@@ -85,6 +107,7 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
       groups: source.groups,
       tags: source.tags,
     },
+    silence,
     condition,
     clearWhen,
     timing: {
@@ -98,8 +121,39 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
     windowNames: windows.flatMap(({ series }) => series ?? []),
     actions: compiled,
     usesClients:
-      source.groups !== undefined || source.tags !== undefined || texts.some((text) => /\bclient\b/.test(text ?? '')),
+      silence !== undefined ||
+      source.groups !== undefined ||
+      source.tags !== undefined ||
+      texts.some((text) => /\bclient\b/.test(text ?? '')),
   }
+}
+
+/** Nothing else may be given with silence: a message ends it. */
+function silenceOf(definition: RuleDefinition): SilenceTimes | undefined {
+  const { source } = definition
+  if (source.type !== 'silence') {
+    for (const field of ['after', 'share'] as const)
+      if (source[field] !== undefined) throw refusedField(`/source/${field}`, 'must be absent: it is of silence')
+    return undefined
+  }
+  if (definition.condition !== '') throw refusedField('/condition', 'must be absent: silence has no condition')
+  if ((definition.clear_when ?? '') !== '') throw refusedField('/clear_when', 'must be absent: a message ends silence')
+  for (const field of ['for', 'clear_for'] as const)
+    if (durationOf(definition[field], `/${field}`, MAX_HOLD_MS) > 0)
+      throw refusedField(`/${field}`, 'must be absent: silence has `after`, and a message ends it')
+  if (source.after === undefined) throw refusedField('/source/after', 'is required: a duration such as 15m')
+  const afterMs = Math.round(parseDurationMs(source.after, '/source/after'))
+  if (!(afterMs >= MIN_SILENCE_MS && afterMs <= MAX_SILENCE_MS))
+    throw refusedField('/source/after', 'must be between 5s and 720h')
+  return { afterMs, share: source.share ?? DEFAULT_SHARE }
+}
+
+/** What alarms show as the condition of silence is a sentence. */
+function conditionOf({ source, condition }: RuleDefinition): Expression {
+  if (source.type === 'silence')
+    return { ...compileExpression('false', 'boolean'), source: `no message for ${source.after}` }
+  if (condition === '') throw refusedField('/condition', 'is required: an expression such as value > 30.0')
+  return compileExpression(condition, 'boolean', '/condition')
 }
 
 export function compileRule(rule: StoredRule): CompiledRule {

@@ -9,9 +9,10 @@ const SHAPE = ['for', 'clear_when', 'clear_for', 'cooldown', 'severity', 'window
 /** Absent fields are those of before. Throws `malformed` for texts that are no ids. */
 export function fieldsOf(input: RuleUpdate, before?: RuleFields): RuleFields {
   const source = input.source ?? before?.definition.source
-  const condition = input.condition ?? before?.definition.condition
-  if (source === undefined || condition === undefined) throw new Error('a new rule has a source and a condition')
-  const definition: RuleDefinition = { ...before?.definition, source, condition }
+  if (source === undefined) throw new Error('a new rule has a source')
+  // A condition of another source is not one of this.
+  const kept = before?.definition.source.type === source.type ? before.definition.condition : ''
+  const definition: RuleDefinition = { ...before?.definition, source, condition: input.condition ?? kept }
   for (const field of SHAPE) if (input[field] !== undefined) Object.assign(definition, { [field]: input[field] })
   requireIds(definition)
   return {

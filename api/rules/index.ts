@@ -1,4 +1,4 @@
-/** Rules over messages, and the alarms that they raise. */
+/** Rules over messages and silence, and the alarms that they raise. */
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Identity } from '#api/identity/index.ts'
 import type { Messages } from '#api/messages/index.ts'
@@ -82,7 +82,8 @@ export function startRules({
   const onChanged = (domainKey: number) => evaluator.changed(domainKey)
   const rules = new Rules({ database, journal, access, gate, quotas, contacts, onChanged })
   const trials = new Trials({ database, access, gate, contacts })
-  const alarms = new Alarms({ database, journal, access, lockRules: lockDomain, forget: forgetStates })
+  const told = { lockRules: lockDomain, forget: forgetStates, onStatesRemoved: onChanged }
+  const alarms = new Alarms({ database, journal, access, ...told })
   quotas.measure('rules', (domainKey) => countRules(database.db, domainKey))
   quotas.measure('open_alarms', (domainKey) => countOpenAlarms(database.db, domainKey))
   return {

@@ -85,6 +85,26 @@ function fromRow<T extends { place: Place }>({ xid, seq, message, ...row }: Row<
   return { ...row, place: { xid: BigInt(xid), seq, message } } as unknown as T
 }
 
+const ruleFromRow = <T extends StoredRule>(row: Row<T>): T => {
+  const rule = fromRow<T>(row)
+  return { ...rule, definition: fromStored(rule.definition) }
+}
+
+/** A build that does not know the source evaluates messages, and its condition never holds. */
+const NEVER = 'false'
+
+const toStored = (definition: RuleDefinition): string =>
+  JSON.stringify(
+    definition.source.type === 'messages'
+      ? definition
+      : { ...definition, condition: NEVER, own_condition: definition.condition },
+  )
+
+function fromStored(definition: RuleDefinition & { own_condition?: string }): RuleDefinition {
+  const { own_condition: condition, ...rest } = definition
+  return condition === undefined ? rest : { ...rest, condition }
+}
+
 export const placeValues = ({ xid, seq, message }: Place): Sql =>
   sql`${xid.toString()}::xid8, ${seq}::bigint, ${message}::integer`
 
@@ -153,7 +173,7 @@ export async function insertRule(
     sql<{
       key: number
     }>`INSERT INTO rules (id, domain_key, name, description, status, definition, user_key, created_by, is_behind, xid, seq, message)
-      VALUES (${row.id}, ${row.domainKey}, ${row.name}, ${row.description}, ${row.status}, ${JSON.stringify(row.definition)}::jsonb, ${row.userKey},
+      VALUES (${row.id}, ${row.domainKey}, ${row.name}, ${row.description}, ${row.status}, ${toStored(row.definition)}::jsonb, ${row.userKey},
         ${row.createdBy}, ${row.isBehind}, ${placeValues(row.place)}) RETURNING key`.execute(tx),
   )
   const [inserted] = rows
@@ -171,7 +191,7 @@ export async function updateRule(
 ): Promise<void> {
   await refusing(
     CONFLICTS,
-    sql`UPDATE rules SET name = ${row.name}, description = ${row.description}, definition = ${JSON.stringify(row.definition)}::jsonb,
+    sql`UPDATE rules SET name = ${row.name}, description = ${row.description}, definition = ${toStored(row.definition)}::jsonb,
       user_key = ${row.userKey}, updated_by = ${row.updatedBy}, updated_at = now(), ${UNPAUSED} WHERE key = ${key}`.execute(
       tx,
     ),
@@ -197,6 +217,11 @@ export async function forgetWaits(tx: Transaction, key: number): Promise<void> {
   await forgetPending(tx, key)
   await sql`UPDATE rule_states SET due_at = NULL, state = state #- '{state,clearingSinceMs}' #- '{state,clearCause}'
     WHERE rule_key = ${key} AND due_at IS NOT NULL`.execute(tx)
+}
+
+/** Nothing of another source goes on. */
+export async function forgetAll(tx: Transaction, key: number): Promise<void> {
+  await sql`DELETE FROM rule_states WHERE rule_key = ${key}`.execute(tx)
 }
 
 export async function enableRule(
@@ -249,20 +274,20 @@ export async function renameInAlarms(tx: Transaction, ruleId: string, name: stri
 export async function lockRule(tx: Transaction, domainKey: number, id: string): Promise<StoredRule | undefined> {
   const { rows } = await sql<Row<StoredRule>>`SELECT ${CORE}, ${OWN_PLACE} FROM rules r
     WHERE r.domain_key = ${domainKey} AND r.id = ${id}::uuid FOR NO KEY UPDATE`.execute(tx)
-  return rows[0] === undefined ? undefined : fromRow<StoredRule>(rows[0])
+  return rows[0] === undefined ? undefined : ruleFromRow<StoredRule>(rows[0])
 }
 
 /** The rules of a domain that are evaluated, paused ones too. */
 export async function listEnabled(db: Queryable, domainKey: number): Promise<StoredRule[]> {
   const { rows } = await sql<Row<StoredRule>>`SELECT ${CORE}, ${OWN_PLACE} FROM rules r
     WHERE r.domain_key = ${domainKey} AND r.status = 'enabled' ORDER BY r.key`.execute(db)
-  return rows.map((row) => fromRow<StoredRule>(row))
+  return rows.map((row) => ruleFromRow<StoredRule>(row))
 }
 
 export async function findRule(db: Queryable, domainKey: number, id: string): Promise<RuleRecord | undefined> {
   const { rows } = await sql<Row<RuleRecord>>`SELECT ${SHOWN} FROM ${FROM}
     WHERE r.domain_key = ${domainKey} AND r.id = ${id}::uuid`.execute(db)
-  return rows[0] === undefined ? undefined : fromRow<RuleRecord>(rows[0])
+  return rows[0] === undefined ? undefined : ruleFromRow<RuleRecord>(rows[0])
 }
 
 const OLDEST_FIRST = new Keyset([
@@ -298,7 +323,7 @@ export async function listRules(
   )
   const source = { columns: SHOWN, from: FROM, where, keyset: OLDEST_FIRST }
   const { rows, next } = await readPage<Row<RuleRecord>>(db, source, range)
-  return { total: counted[0]?.total ?? 0, rules: rows.map((row) => fromRow<RuleRecord>(row)), next }
+  return { total: counted[0]?.total ?? 0, rules: rows.map((row) => ruleFromRow<RuleRecord>(row)), next }
 }
 
 /** Clients and groups of the domain among these ids. */

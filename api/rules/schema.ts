@@ -32,9 +32,15 @@ const duration = (description: string) =>
 const ids = (what: string, maxItems = MAX_LISTED) =>
   Type.Optional(Type.Array(Id, { minItems: 1, maxItems, uniqueItems: true, description: what }))
 
-const MessageSource = Type.Object(
+export const SOURCE_TYPES = ['messages', 'silence'] as const
+
+/** One object and not one for each type, so that a refused field is named. */
+export const RuleSource = Type.Object(
   {
-    type: Type.Literal('messages'),
+    type: Type.Enum([...SOURCE_TYPES], {
+      description:
+        '`messages`: stored messages. `silence`: no message of a client that matches; the enabled clients are watched that `clients`, `groups` and `tags` name, and that may publish to one of the channels',
+    }),
     channels: ids('Ids of channels of the domain; absent: all channels'),
     subtopic: Type.Optional(
       Type.String({
@@ -60,9 +66,23 @@ const MessageSource = Type.Object(
         description: 'Only messages of clients with one of these tags',
       }),
     ),
+    after: Type.Optional(
+      duration(
+        'Of silence, required: a client is silent when none of its messages has matched for this time, 5s to 720h',
+      ),
+    ),
+    share: Type.Optional(
+      Type.Number({
+        minimum: 0,
+        maximum: 1,
+        description:
+          'Of silence: when more than this part of the clients, and at least 5, fall silent within a minute, the rule raises once for all of them; defaults to 0.5. 1: it never does',
+      }),
+    ),
   },
-  { description: 'Stored messages. What is given must match: channel, subtopic, name and client' },
+  { description: 'What a rule is about. What is given must match: channel, subtopic, name and client' },
 )
+export type RuleSource = Static<typeof RuleSource>
 
 /** The moments of an action. */
 export const MOMENTS = ['raise', 'repeat', 'clear'] as const
@@ -170,11 +190,13 @@ const shape = {
   ),
 }
 
-const condition = Type.String({
-  minLength: 1,
-  maxLength: MAX_EXPRESSION_CHARS,
-  description: 'Expression (CEL) that is true or false, such as `value > 30.0`',
-})
+const condition = Type.Optional(
+  Type.String({
+    maxLength: MAX_EXPRESSION_CHARS,
+    description:
+      'Expression (CEL) that is true or false, such as `value > 30.0`. Required over messages; silence has none',
+  }),
+)
 
 const About = { description: Type.Optional(Type.String({ maxLength: MAX_DESCRIPTION_CHARS })) }
 
@@ -191,7 +213,7 @@ export const NewRule = Type.Object(
     name: RequiredName,
     ...About,
     status: Type.Optional(EnabledStatus),
-    source: MessageSource,
+    source: RuleSource,
     condition,
     ...shape,
     from: Begin,
@@ -204,8 +226,8 @@ export const RuleUpdate = Type.Object(
   {
     name: Type.Optional(RequiredName),
     ...About,
-    source: Type.Optional(MessageSource),
-    condition: Type.Optional(condition),
+    source: Type.Optional(RuleSource),
+    condition,
     ...shape,
   },
   {
@@ -226,7 +248,7 @@ const Instant = (description: string) =>
 export const RuleTrial = Type.Object(
   {
     name: Type.Optional(RequiredName),
-    source: MessageSource,
+    source: RuleSource,
     condition,
     ...shape,
     from: Instant('Messages that arrived at this time or later; defaults to an hour before `to`'),
@@ -237,9 +259,9 @@ export const RuleTrial = Type.Object(
 export type RuleTrial = Static<typeof RuleTrial>
 
 const triedSeries = {
-  client_id: Type.String({ description: 'Empty: a user or a task sent the messages' }),
+  client_id: Type.String({ description: 'Empty: a user or a task sent the messages, or many clients are silent' }),
   client_name: Type.String(),
-  channel_id: Id,
+  channel_id: Type.String({ description: 'Empty: no message caused it' }),
   channel_name: Type.String(),
   subtopic: Type.String(),
   name: Type.String(),
@@ -249,7 +271,7 @@ export const RuleTrialView = Type.Object(
   {
     from: Type.String({ format: 'date-time' }),
     seen: Type.Integer({ description: 'Records and JSON objects that it was evaluated for, at most some 100,000' }),
-    matched: Type.Integer({ description: 'Those for which the condition held' }),
+    matched: Type.Integer({ description: 'Those for which the condition held, or how often a client was silent' }),
     unmatchable: Type.Integer({ description: 'Those for which the condition has no result' }),
     raised: Type.Integer({ description: 'How often it would have raised' }),
     cleared: Type.Integer(),
@@ -272,7 +294,7 @@ export const RuleTrialView = Type.Object(
         moment: Type.Enum(['raise', 'clear']),
         value: Type.Unknown(),
         text: Type.String(),
-        cause: Type.String({ description: 'Position of the message' }),
+        cause: Type.String({ description: 'Position of the message; empty: no message caused it' }),
       }),
       { description: 'When it would have raised and cleared, at most 1,000' },
     ),
@@ -282,8 +304,11 @@ export const RuleTrialView = Type.Object(
 
 export type RuleDefinition = Pick<
   NewRule,
-  'source' | 'condition' | 'for' | 'clear_when' | 'clear_for' | 'cooldown' | 'severity' | 'window_time' | 'actions'
->
+  'source' | 'for' | 'clear_when' | 'clear_for' | 'cooldown' | 'severity' | 'window_time' | 'actions'
+> & {
+  /** Empty: none. */
+  condition: string
+}
 
 const NAMED = ['channel', 'client', 'group', 'task'] as const
 
@@ -294,8 +319,8 @@ export const RuleView = Type.Object(
     name: Type.String(),
     description: Type.String(),
     status: EnabledStatus,
-    source: MessageSource,
-    condition: Type.String(),
+    source: RuleSource,
+    condition: Type.String({ description: 'Empty: none' }),
     for: Type.String(),
     clear_when: Type.String(),
     clear_for: Type.String(),
@@ -335,7 +360,7 @@ export const RuleView = Type.Object(
       ),
     ),
     seen: Type.Integer({ description: 'Records and JSON objects that it was evaluated for' }),
-    matched: Type.Integer({ description: 'Those for which the condition held' }),
+    matched: Type.Integer({ description: 'Those for which the condition held, or how often a client was silent' }),
     unmatchable: Type.Integer({
       description: 'Those for which the condition has no result, such as a text where it compares numbers',
     }),
@@ -348,7 +373,7 @@ export const RuleView = Type.Object(
     updated_by: Type.Optional(Id),
     updated_at: Timestamp,
   },
-  { $id: 'Rule', description: 'Rule over messages: a source, a condition, its shape in time, and actions' },
+  { $id: 'Rule', description: 'Rule: a source, a condition, its shape in time, and actions' },
 )
 export type RuleView = Static<typeof RuleView>
 

@@ -30,6 +30,7 @@ import {
   enableRule,
   findKnown,
   findRule,
+  forgetAll,
   forgetPending,
   forgetWaits,
   insertRule,
@@ -144,7 +145,11 @@ export class Rules implements RulesService {
       compileDefinition(fields.definition)
       await updateRule(tx, rule.key, { ...fields, userKey: caller.key, updatedBy: caller.id })
       await this.#keepContacts(tx, { ...fields, key: rule.key, id, userKey: caller.key }, members)
-      if (!isDeepStrictEqual(fields.definition.source, rule.definition.source)) await forgetPending(tx, rule.key)
+      const { source } = rule.definition
+      if (fields.definition.source.type !== source.type) {
+        await clearAlarmsOf(tx, rule.id, caller.id)
+        await forgetAll(tx, rule.key)
+      } else if (!isDeepStrictEqual(fields.definition.source, source)) await forgetPending(tx, rule.key)
       await revisitWaits(tx, rule.key)
       if (fields.name !== rule.name) await renameInAlarms(tx, rule.id, fields.name)
       record(entryOf('update', { ...rule, name: fields.name }))

@@ -19,7 +19,7 @@ import type { CompiledRule } from './compile.ts'
 import { requireContacts } from './contacts.ts'
 import type { Contacts } from './contacts.ts'
 import { RuleIndex } from './engine/index.ts'
-import type { RuleEffect } from './engine/index.ts'
+import type { RuleClient, RuleEffect } from './engine/index.ts'
 import { textOf, valueOf, variablesOf } from './evaluation/effects.ts'
 import { Evaluation } from './evaluation/evaluation.ts'
 import type { Caused } from './evaluation/evaluation.ts'
@@ -33,6 +33,7 @@ import { DomainWindows } from './evaluation/windows.ts'
 import { fieldsOf } from './fields.ts'
 import { requireRights } from './rights.ts'
 import type { RightsDeps } from './rights.ts'
+import { TriedSilence } from './silence-trial.ts'
 import type { RuleTrial } from './schema.ts'
 
 /** Records of one trial. */
@@ -122,6 +123,8 @@ export class Trials {
       (reason) => found.fail(reason),
     )
     const windows = DomainWindows.of([rule])
+    const fromMs = range.fromSeconds * 1000
+    const silence = await TriedSilence.of(database, rule, { domainKey, evaluation, fromMs })
     const endMs = monotonicMs() + MAX_TRIAL_MS
     let place: Place = await placeAt(database.db, range.fromSeconds)
     let isEnd = false
@@ -137,7 +140,15 @@ export class Trials {
         return { read, met, loaded }
       })
       // No transaction waits for the evaluation.
-      const tried = await tryAll(rule, { evaluation, meetings: met.meetings, windows, endMs, until: loaded?.left })
+      const tried = await tryAll(rule, {
+        evaluation,
+        meetings: met.meetings,
+        windows,
+        endMs,
+        until: loaded?.left,
+        silence,
+      })
+      await silence?.evaluate(database, domainKey, found.clients)
       ;({ isSlow } = tried)
       if (isSlow) found.fail(`the rule takes more than ${MAX_MESSAGE_MS / 1000} s for one message: it would be paused`)
       if (loaded?.isTooMuch === true || (windows?.size ?? 0) > MAX_OF_DOMAIN) {
@@ -150,7 +161,11 @@ export class Trials {
       ;({ seen } = evaluation.countsOf(rule))
     }
     const nowMs = Math.min(Date.now(), range.toSeconds * 1000)
-    if (isEnd) for (const entry of evaluation.states) evaluation.pass(entry, nowMs)
+    if (isEnd) {
+      silence?.pass(nowMs)
+      await silence?.evaluate(database, domainKey, found.clients)
+      for (const entry of evaluation.states) evaluation.pass(entry, nowMs)
+    }
     const { matched, unmatchable, raised } = evaluation.countsOf(rule)
     const { fromSeconds } = range
     return {
@@ -180,12 +195,14 @@ async function tryAll(
     windows,
     endMs,
     until,
+    silence,
   }: {
     evaluation: Evaluation
     meetings: readonly Meeting[]
     windows: DomainWindows | undefined
     endMs: number
     until: LiveMessage | undefined
+    silence: TriedSilence | undefined
   },
 ): Promise<{ stoppedAt: LiveMessage | undefined; isSlow: boolean }> {
   const turns = createTurns()
@@ -202,6 +219,10 @@ async function tryAll(
     windows?.add(sample)
     if (isSlow || rules.length === 0) continue
     if (turns.isOver) await turns.next()
+    if (silence !== undefined) {
+      silence.meet(sample)
+      continue
+    }
     const evaluatedMs = performance.now()
     evaluation.meet(rule, sample, windows?.readerOf(rule, sample))
     isSlow = spending.add(rule, { ms: performance.now() - evaluatedMs, chars: 0 }) !== undefined
@@ -224,6 +245,8 @@ function rangeOf({ from, to }: RuleTrial): Range {
 
 /** What a rule would have done. */
 class Found {
+  /** Clients that fell silent. */
+  readonly clients = new Map<string, RuleClient>()
   readonly #channels: ReadonlyMap<number, ChannelRow>
   readonly #events: TrialEvent[] = []
   readonly #series = new Map<string, TrialSeries>()
@@ -240,7 +263,7 @@ class Found {
     const known = {
       channelId: (key: number) => this.#channels.get(key)?.id ?? '',
       channelName,
-      client: () => undefined,
+      client: (id: string) => this.clients.get(id),
     }
     const variables = variablesOf(caused, known)
     const of = {

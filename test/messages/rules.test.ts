@@ -454,7 +454,7 @@ describe('a rule', () => {
     const source = { type: 'messages', channels: [channel] }
     const refused: [string, Record<string, unknown>][] = [
       ['/name', { name: '' }],
-      ['/source/type', { source: { type: 'silence' } }],
+      ['/source/type', { source: { type: 'noise' } }],
       ['/source/channels', { source: { ...source, channels: [] } }],
       ['/source/channels/0', { source: { ...source, channels: ['pump'] } }],
       ['/source/groups/0', { source: { ...source, groups: [unknown] } }],

@@ -47,6 +47,8 @@ export type AlarmsDeps = {
   lockRules: (tx: Transaction, domainKey: number) => Promise<unknown>
   /** Called, with the rules locked, for alarms that may end otherwise than by their rule: their condition begins again from the start. */
   forget: (tx: Transaction, domainKey: number, ids: readonly string[]) => Promise<void>
+  /** Called after the commit. */
+  onStatesRemoved: (domainKey: number) => void
 }
 
 const notFound = () => new ServiceError('not_found', 'alarm not found')
@@ -116,7 +118,7 @@ export class Alarms implements AlarmsService {
     domainId: string,
     { ids, ...input }: AlarmBulkUpdate,
   ): Promise<AlarmRecord[]> {
-    const { database, journal, access, lockRules, forget } = this.#deps
+    const { database, journal, access, lockRules, forget, onStatesRemoved } = this.#deps
     const domain = await this.#enter(caller, domainId, 'alarm_update')
     const { domainKey } = domain
     const assigneeId = await assigneeOf(database.db, access, domain.domainId, input.assignee_id)
@@ -141,11 +143,12 @@ export class Alarms implements AlarmsService {
       await updateAlarms(tx, fields, caller.id)
       await insertHistory(tx, history, caller.id)
     })
+    if (input.status === 'cleared') onStatesRemoved(domainKey)
     return await findAlarms(database.db, domainKey, wanted)
   }
 
   async remove(caller: UserPrincipal, domainId: string, id: string): Promise<void> {
-    const { journal, lockRules, forget } = this.#deps
+    const { journal, lockRules, forget, onStatesRemoved } = this.#deps
     const { domainKey } = await this.#enter(caller, domainId, 'alarm_delete')
     if (!isId(id)) throw notFound()
     await journal.change(caller, async (tx, record) => {
@@ -156,6 +159,7 @@ export class Alarms implements AlarmsService {
       await deleteAlarm(tx, alarm.key)
       record(alarmEntry('remove', domainKey, alarm))
     })
+    onStatesRemoved(domainKey)
   }
 
   async #enter(caller: UserPrincipal, domainId: string, action: DomainAction): Promise<DomainAccess> {

@@ -43,9 +43,19 @@ export function variablesOf({ sample, last, series, effect }: Caused, known: Kno
 export const valueOf = ({ value, string_value: text, bool_value: bool }: RuleVariables) => value ?? text ?? bool ?? null
 
 export function textOf(caused: Caused, variables: RuleVariables): string {
+  // An expression of the user is about one client.
+  if (caused.rule.silence !== undefined && caused.series.publisherId === '') return outageText(variables.json)
   const action = caused.rule.actions.find(({ type }) => type === 'alarm')
   const template = action?.type === 'alarm' ? action.text : undefined
   return clean(template?.render(variables, caused.windows) ?? caused.rule.name)
+}
+
+/** How many clients of a rule fell silent together. */
+export type Outage = { silent: number; total: number }
+
+const outageText = (outage: unknown): string => {
+  const { silent, total } = outage as Outage
+  return `${silent} of ${total} clients fell silent within a minute`
 }
 
 /** Texts of devices may have characters that PostgreSQL does not store. */
@@ -66,10 +76,14 @@ function describe(caused: Caused, variables: RuleVariables, known: Known): strin
     at: new Date(effect.atMs).toISOString(),
     text: textOf(caused, variables),
     ...(client.id === '' ? {} : { client: { id: client.id, name: client.name } }),
-    source: {
-      channel: { id: known.channelId(series.channelKey), name: known.channelName(series.channelKey) },
-      subtopic: series.subtopic,
-    },
+    ...(series.channelKey === 0
+      ? {}
+      : {
+          source: {
+            channel: { id: known.channelId(series.channelKey), name: known.channelName(series.channelKey) },
+            subtopic: series.subtopic,
+          },
+        }),
     ...(series.name === '' ? {} : { name: series.name, value: valueOf(variables) }),
     ...(variables.unit === undefined ? {} : { unit: variables.unit }),
     cause: effect.cause,
@@ -107,10 +121,14 @@ export function publicationOf(
 const MAX_SUBJECT_CHARS = 250
 const MOMENT_WORDS = { raise: 'raised', repeat: 'goes on', clear: 'cleared' } as const
 
+/** The channel that whoever receives it must be allowed to read: of the message, or the one that is watched for silence. */
+const channelOf = ({ rule, series }: Caused, known: Known) =>
+  rule.silence === undefined ? known.channelId(series.channelKey) : (rule.filter.channels?.[0] ?? '')
+
 /** What deliveries of rules have in common: the channel whose right is looked at again, and the client in whose order they are. */
-const lane = ({ series }: Caused, known: Known) => ({
-  publisher: series.publisherId,
-  channel: known.channelId(series.channelKey),
+const lane = (caused: Caused, known: Known) => ({
+  publisher: caused.series.publisherId,
+  channel: channelOf(caused, known),
 })
 
 const oneLine = (text: string) =>
@@ -170,7 +188,7 @@ export function startOf(caused: Caused, place: number, known: Known): { origin: 
   return {
     origin: `message ${seq}/${message} rule ${rule.id} ${originOf(caused, place)}`,
     message: {
-      channel_id: known.channelId(series.channelKey),
+      channel_id: channelOf(caused, known),
       subtopic: series.subtopic,
       publisher: series.publisherId,
       protocol: sample?.message.protocol ?? last?.protocol ?? '',

@@ -112,6 +112,24 @@ export class Evaluation {
     this.#store(entry, advanced)
   }
 
+  /** A client fell silent, or all of them did: a message of it is what ends this. */
+  fall(rule: CompiledRule, series: Series, { atMs, last }: { atMs: number; last: LastSample }): void {
+    this.countsOf(rule).matched++
+    const entry = this.#stateOf(rule, series)
+    entry.last = last
+    const advanced = advance(rule.timing, entry.state, { atMs, holds: true, cause: last.cause })
+    for (const effect of advanced.effects) this.#tell(entry, effect, undefined, undefined)
+    this.#store(entry, advanced)
+  }
+
+  /** The silence is over: with a message, or because nobody waits for one any more. */
+  rise(rule: CompiledRule, series: Series, { atMs, cause }: { atMs: number; cause: string }): void {
+    const entry = this.#stateOf(rule, series)
+    const advanced = advance(rule.timing, entry.state, { atMs, holds: false, cause })
+    for (const effect of advanced.effects) this.#tell(entry, effect, undefined, undefined)
+    this.#store(entry, advanced)
+  }
+
   /** What the passed time changes. */
   pass(entry: SeriesState, nowMs: number): void {
     const advanced = advanceTime(entry.rule.timing, entry.state, nowMs)

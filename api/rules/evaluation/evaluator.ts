@@ -43,6 +43,8 @@ const RETRY_MS = 1_000
 const IDLE_PAUSE_MS = 10_000
 /** The interval between two looks for what time changes, and for rules that are behind. */
 const DUE_INTERVAL_MS = 500
+/** The interval between two renewals of the leases of domains with rules about silence. */
+const HOLD_INTERVAL_MS = 1_500
 /** Domains of another process are asked for again after this time: that process may be gone. */
 const ELSEWHERE_INTERVAL_MS = 5_000
 /** The interval between two rounds of what is rare: domains without messages pass them, and paused rules are looked at. */
@@ -91,6 +93,7 @@ export class Evaluator {
   #swept: Position | undefined
   #dueMs = -Infinity
   #elsewhereMs = -Infinity
+  #heldMs = -Infinity
   #rareMs = -Infinity
 
   constructor(deps: EvaluatorDeps) {
@@ -181,6 +184,11 @@ export class Evaluator {
     }
     if (monotonicMs() - this.#dueMs < DUE_INTERVAL_MS) return
     this.#dueMs = monotonicMs()
+    if (monotonicMs() - this.#heldMs >= HOLD_INTERVAL_MS) {
+      await this.#steps.holdSilent(this.#deps.database.db)
+      this.#heldMs = monotonicMs()
+    }
+    for (const key of this.#steps.lookForSilence()) this.#waiting.add(key)
     for (const key of await listDueDomains(this.#deps.database.db, Date.now() - DUE_INTERVAL_MS, MAX_DUE))
       this.#waiting.add(key)
   }
@@ -216,6 +224,7 @@ export class Evaluator {
   /** Rules that are only locked, such as by who changes an alarm, are tried again after the usual pause. */
   async #leave(domainKey: number): Promise<void> {
     const isHeld = await isElsewhere(this.#deps.database.db, domainKey, this.#node)
+    if (isHeld) this.#steps.leave(domainKey)
     ;(isHeld ? this.#elsewhere : this.#waiting).add(domainKey)
   }
 

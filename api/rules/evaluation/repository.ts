@@ -5,19 +5,27 @@ import { jsonArray } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { digestOfParts } from '../digest.ts'
-import type { RuleState } from '../engine/index.ts'
-import { placeValues } from '../repository.ts'
+import type { RuleFilter, RuleState } from '../engine/index.ts'
+import { noteChange, placeValues } from '../repository.ts'
 import type { RuleCounts, LastSample } from './evaluation.ts'
 import type { Series } from './samples.ts'
 
-export type StepDomain = { domainKey: number; domainId: string; version: number; place: Place; isBehind: boolean }
+export type StepDomain = {
+  domainKey: number
+  domainId: string
+  version: number
+  place: Place
+  isBehind: boolean
+  /** The process that evaluated its rules last. */
+  node: string
+}
 
 type Placed = { xid: string; seq: number; message: number }
 
 /** Locks where the rules of the domain stand, and takes them over if their process is gone. Undefined: they are locked, or another process evaluates them. */
 export async function takeDomain(tx: Transaction, domainKey: number, node: string): Promise<StepDomain | undefined> {
   const { rows } = await sql<Omit<StepDomain, 'place'> & Placed>`
-    SELECT r.domain_key AS "domainKey", d.id AS "domainId", r.version, r.xid::text AS xid, r.seq, r.message, r.behind_since IS NOT NULL AS "isBehind"
+    SELECT r.domain_key AS "domainKey", d.id AS "domainId", r.version, r.xid::text AS xid, r.seq, r.message, r.behind_since IS NOT NULL AS "isBehind", r.node
       FROM rule_domains r JOIN domains d ON d.key = r.domain_key
      WHERE r.domain_key = ${domainKey} AND (r.node = ${node} OR r.leased_until < now()) AND d.status = 'enabled'
        FOR NO KEY UPDATE OF r SKIP LOCKED`.execute(tx)
@@ -56,6 +64,31 @@ export async function storePlace(
     node = ${node}, leased_until = now() + make_interval(secs => ${leaseSeconds}) WHERE domain_key = ${domainKey}`.execute(
     tx,
   )
+}
+
+/** This process goes on to evaluate the domain, also while no message comes. */
+export async function holdDomain(
+  tx: Transaction,
+  domainKey: number,
+  { node, leaseSeconds }: { node: string; leaseSeconds: number },
+): Promise<void> {
+  await sql`UPDATE rule_domains SET node = ${node}, leased_until = now() + make_interval(secs => ${leaseSeconds})
+    WHERE domain_key = ${domainKey}`.execute(tx)
+}
+
+/** Holds these domains for longer, and returns those that this process has and that are not locked. */
+export async function renewLeases(
+  db: Queryable,
+  domainKeys: readonly number[],
+  { node, leaseSeconds }: { node: string; leaseSeconds: number },
+): Promise<number[]> {
+  const { rows } = await sql<{
+    key: number
+  }>`UPDATE rule_domains SET leased_until = now() + make_interval(secs => ${leaseSeconds})
+    WHERE domain_key IN (SELECT r.domain_key FROM rule_domains r JOIN domains d ON d.key = r.domain_key
+      WHERE r.domain_key = ANY (${[...domainKeys]}::bigint[]) AND r.node = ${node} AND d.status = 'enabled' FOR NO KEY UPDATE OF r SKIP LOCKED)
+    RETURNING domain_key AS key`.execute(db)
+  return rows.map(({ key }) => key)
 }
 
 export async function endLeases(db: Queryable, node: string): Promise<void> {
@@ -209,15 +242,17 @@ export async function forgetStates(tx: Transaction, domainKey: number, alarmIds:
   const { rows } = await sql<
     Series & { ruleKey: number }
   >`SELECT r.key AS "ruleKey", coalesce(a.client_id::text, '') AS "publisherId",
-      c.key AS "channelKey", a.subtopic, a.name
-    FROM alarms a JOIN rules r ON r.id = a.rule_id JOIN channels c ON c.domain_key = a.domain_key AND c.id = a.channel_id
-    WHERE a.domain_key = ${domainKey} AND a.id::text = ANY (${[...alarmIds]}::text[]) AND a.cleared_at IS NULL`.execute(
+      coalesce(c.key, 0) AS "channelKey", a.subtopic, a.name
+    FROM alarms a JOIN rules r ON r.id = a.rule_id LEFT JOIN channels c ON c.domain_key = a.domain_key AND c.id = a.channel_id
+    WHERE (c.key IS NOT NULL OR a.channel_id IS NULL) AND a.domain_key = ${domainKey} AND a.id::text = ANY (${[...alarmIds]}::text[]) AND a.cleared_at IS NULL`.execute(
     tx,
   )
   await removeStates(
     tx,
     rows.map(({ ruleKey, ...series }) => ({ ruleKey, series })),
   )
+  // The process that evaluates the domain knows who is silent.
+  if (rows.some(({ channelKey }) => channelKey === 0)) await noteChange(tx, domainKey)
 }
 
 export type ChannelRow = { key: number; id: string; name: string }
@@ -288,6 +323,58 @@ export async function findGroupsAbove(
     SELECT id, key FROM below`.execute(db)
   for (const { id, key } of rows) found.set(key, [...(found.get(key) ?? []), id])
   return found
+}
+
+export type WatchedRow = { id: string; createdAt: string }
+
+/**
+ * Enabled clients of the domain that match, in the order of their creation: by id, tag, group, and by a channel on which they may publish. With `among`,
+ * those of these ids, otherwise `limit` after `after`.
+ */
+export async function listWatched(
+  db: Queryable,
+  domainKey: number,
+  { channels, clients, groups, tags }: Pick<RuleFilter, 'channels' | 'clients' | 'groups' | 'tags'>,
+  { among, after, limit }: { among?: readonly string[]; after?: WatchedRow | undefined; limit: number },
+): Promise<WatchedRow[]> {
+  const parts = [
+    ...(clients === undefined ? [] : [sql`AND c.id = ANY (${[...clients]}::uuid[])`]),
+    ...(among === undefined ? [] : [sql`AND c.id = ANY (${[...among]}::uuid[])`]),
+    ...(after === undefined
+      ? []
+      : [sql`AND (c.created_at, c.id) > (${after.createdAt}::timestamptz, ${after.id}::uuid)`]),
+    ...(tags === undefined ? [] : [sql`AND c.tags && ${[...tags]}::text[]`]),
+    ...(groups === undefined
+      ? []
+      : [
+          sql`AND c.parent_group_key IN (WITH RECURSIVE below (key) AS (
+            SELECT g.key FROM groups g WHERE g.domain_key = ${domainKey} AND g.id = ANY (${[...groups]}::uuid[])
+            UNION SELECT g.key FROM groups g JOIN below b ON g.parent_key = b.key) SELECT key FROM below)`,
+        ]),
+    ...(channels === undefined
+      ? []
+      : [
+          sql`AND EXISTS (SELECT FROM connections k JOIN channels h ON h.key = k.channel_key
+            WHERE k.client_key = c.key AND h.domain_key = ${domainKey} AND h.id = ANY (${[...channels]}::uuid[]) AND k.types & 1 <> 0)`,
+        ]),
+  ]
+  const { rows } = await sql<WatchedRow>`SELECT c.id, c.created_at::text AS "createdAt" FROM clients c
+    WHERE c.domain_key = ${domainKey} AND c.status = 'enabled' ${sql.join(parts, sql` `)}
+    ORDER BY c.created_at, c.id LIMIT ${limit}`.execute(db)
+  return rows
+}
+
+/** The series without a channel whose alarm is raised, after the digest: clients that are silent, and the empty id of an outage. */
+export async function listRaised(
+  db: Queryable,
+  ruleKey: number,
+  { after, limit }: { after: Buffer; limit: number },
+): Promise<{ publisherId: string; digest: Buffer }[]> {
+  const { rows } = await sql<{ publisherId: string; digest: Buffer }>`
+    SELECT publisher_id AS "publisherId", series_digest AS digest FROM rule_states
+     WHERE rule_key = ${ruleKey} AND channel_key = 0 AND state -> 'state' ->> 'status' <> 'idle' AND series_digest > ${after}
+     ORDER BY series_digest LIMIT ${limit}`.execute(db)
+  return rows
 }
 
 export type StoredValue = {

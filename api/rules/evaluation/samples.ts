@@ -17,6 +17,9 @@ export type Series = {
   name: string
 }
 
+/** What has no channel: the silence of a client, or of all of them with the empty id. */
+export const seriesOfClient = (publisherId: string): Series => ({ publisherId, channelKey: 0, subtopic: '', name: '' })
+
 export type Sample = {
   message: LiveMessage
   place: Place

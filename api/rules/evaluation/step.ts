@@ -2,19 +2,20 @@
  * One step of the rules of a domain: reads the messages after their place, evaluates them, and stores states, alarms, what is to be published and the
  * new place in one transaction. So each message is evaluated once for each rule, whatever fails.
  */
+import { isDeepStrictEqual } from 'node:util'
 import { comparePlaces } from '#api/consumers/index.ts'
 import type { Place } from '#api/consumers/index.ts'
 import type { Journal, Quotas, Recorder } from '#api/identity/index.ts'
 import { placeOf } from '#api/messages/index.ts'
 import type { LiveMessage } from '#api/messages/index.ts'
 import { BoundedCache } from '#core/bounded-cache.ts'
-import type { Transaction } from '#core/database/index.ts'
+import type { Queryable, Transaction } from '#core/database/index.ts'
 import { formatTime, monotonicMs } from '#core/time.ts'
 import { createTurns, inTurns } from '#core/turns.ts'
 import { compileRule } from '../compile.ts'
 import type { CompiledRule } from '../compile.ts'
 import type { Contacts } from '../contacts.ts'
-import { RuleIndex } from '../engine/index.ts'
+import { RuleClient, RuleIndex } from '../engine/index.ts'
 import { listEnabled, noteChange } from '../repository.ts'
 import type { StoredRule } from '../repository.ts'
 import { lackOf } from '../rights.ts'
@@ -26,14 +27,17 @@ import {
   addCounts,
   channelMark,
   countErrors,
+  holdDomain,
   keepAlive,
   listBehind,
   listChannels,
   listChannelsByKey,
+  listClientsById,
   pauseRule,
   readDue,
   readStates,
   removeStates,
+  renewLeases,
   storeOwnPlace,
   storePlace,
   takeDomain,
@@ -42,14 +46,15 @@ import {
 import type { ChannelRow, StateRow, StepDomain } from './repository.ts'
 import { clientsOf, meetingsOf, readMessages, reasonOfDropped } from './meetings.ts'
 import type { Meeting, Read } from './meetings.ts'
-import { depthOf, keyOf } from './samples.ts'
+import { depthOf, keyOf, seriesOfClient } from './samples.ts'
 import type { Sample, Series } from './samples.ts'
+import { MAX_WATCHED, OUTAGE, SilenceClock, SilenceWatch, TOO_MANY_CLIENTS, fall, hear } from './silence.ts'
 import { Spending } from './spending.ts'
 import { judgeWindows } from './window-budget.ts'
 import { DomainWindows } from './windows.ts'
 import type { Loaded } from './windows.ts'
 
-/** States that time changes, of one step. */
+/** States that time changes, and clients that fell silent, of one step. */
 const MAX_DUE = 1_000
 /** Messages that arrived before the time is due are settled after it. */
 const SETTLE_MS = 500
@@ -83,6 +88,8 @@ export type StepOutcome = {
   notified: boolean
 }
 
+const NO_WATCHES: ReadonlyMap<number, SilenceWatch> = new Map()
+
 const NOTHING: StepOutcome = { isElsewhere: false, hasMore: false, published: false, started: false, notified: false }
 
 type Rules = { stored: readonly StoredRule[]; compiled: ReadonlyMap<number, CompiledRule> }
@@ -98,6 +105,10 @@ type Domain = {
   /** The windows of rules that are behind, by their keys. */
   alone: Map<number, DomainWindows>
   channels: { mark: string; byKey: ReadonlyMap<number, ChannelRow> } | undefined
+  /** The clients of rules about silence, by the keys of the rules. */
+  watches: ReadonlyMap<number, SilenceWatch>
+  /** When this process last made sure that it has the domain. */
+  heldMs: number
 }
 
 /** Where a step ends: where its reading did, or before that. */
@@ -113,9 +124,38 @@ type Shared = { domain: StepDomain; known: Domain; record: Recorder }
 export class RuleSteps {
   readonly #deps: StepDeps
   readonly #domains = new BoundedCache<number, Domain>({ maxEntries: MAX_DOMAINS })
+  readonly #clock = new SilenceClock()
 
   constructor(deps: StepDeps) {
     this.#deps = deps
+  }
+
+  /** Domains with rules about silence that have something to do. Call it often: a longer time between two calls counts for no client. */
+  lookForSilence(): number[] {
+    this.#clock.tick()
+    return this.#watching().flatMap(([key, { watches }]) =>
+      watches.values().some(({ isDue, isStale }) => isDue || isStale) ? [key] : [],
+    )
+  }
+
+  /** Keeps the domains with rules about silence while no message comes. Call it more often than a lease ends. */
+  async holdSilent(db: Queryable): Promise<void> {
+    const domains = new Map(this.#watching())
+    if (domains.size === 0) return
+    const nowMs = monotonicMs()
+    const held = await renewLeases(db, [...domains.keys()], { node: this.#deps.node, leaseSeconds: LEASE_SECONDS })
+    for (const key of held) Object.assign(domains.get(key) ?? {}, { heldMs: nowMs })
+    // Another process may have it, or the domain is disabled.
+    for (const [key, { heldMs }] of domains) if (nowMs - heldMs > LEASE_SECONDS * 1000) this.leave(key)
+  }
+
+  /** Another process evaluates the domain. */
+  leave(domainKey: number): void {
+    this.#domains.delete(domainKey)
+  }
+
+  #watching(): [number, Domain][] {
+    return [...this.#domains.entries()].filter(([, { watches }]) => watches.size > 0)
   }
 
   /** One step of the domain, and of one of its rules that are behind. */
@@ -135,6 +175,10 @@ export class RuleSteps {
         const shared = { domain, known, record }
         const together = await this.#stepTogether(tx, shared)
         if (known.windows !== undefined) moved.push({ windows: known.windows, place: together.place })
+        if (known.watches.size > 0) {
+          if (domain.node !== node) await holdDomain(tx, domainKey, { node, leaseSeconds: LEASE_SECONDS })
+          known.heldMs = monotonicMs()
+        }
         const alone = await this.#stepAlone(tx, { ...shared, domain: { ...domain, place: together.place } })
         const windowsOfAlone = alone.moved === undefined ? undefined : known.alone.get(alone.moved.ruleKey)
         if (alone.moved !== undefined && windowsOfAlone !== undefined)
@@ -156,11 +200,13 @@ export class RuleSteps {
     }
   }
 
-  async #know(tx: Transaction, { domainKey, version, place }: StepDomain): Promise<Domain> {
+  async #know(tx: Transaction, { domainKey, version, place, node }: StepDomain): Promise<Domain> {
     const known = this.#domains.get(domainKey)
+    const isOurs = node === this.#deps.node
     if (known?.version === version) {
       // Another process evaluated messages meanwhile.
       if (known.windows?.standsAt(place) === false) known.windows = DomainWindows.of(known.served)
+      if (!isOurs) known.watches = await this.#watch(tx, domainKey, known.rules, NO_WATCHES)
       return known
     }
     const stored = await listEnabled(tx, domainKey)
@@ -168,17 +214,40 @@ export class RuleSteps {
     const served = stored.flatMap(({ key, isBehind, isPaused }) =>
       isBehind || isPaused ? [] : (compiled.get(key) ?? []),
     )
+    const rules = { stored, compiled }
     const domain: Domain = {
       version,
-      rules: { stored, compiled },
+      rules,
       served,
       index: new RuleIndex(served, ({ filter }) => filter),
       windows: DomainWindows.of(served),
       alone: new Map(),
       channels: known?.channels,
+      watches: await this.#watch(tx, domainKey, rules, isOurs ? (known?.watches ?? NO_WATCHES) : NO_WATCHES),
+      heldMs: monotonicMs(),
     }
     this.#domains.set(domainKey, domain)
     return domain
+  }
+
+  /** The clients of rules about silence. Those of a rule that is still the same wait on. */
+  async #watch(
+    tx: Transaction,
+    domainKey: number,
+    { stored, compiled }: Rules,
+    before: ReadonlyMap<number, SilenceWatch>,
+  ): Promise<ReadonlyMap<number, SilenceWatch>> {
+    const watches = new Map<number, SilenceWatch>()
+    for (const { key, isPaused } of stored) {
+      const rule = compiled.get(key)
+      if (rule?.silence === undefined || isPaused) continue
+      const one = before.get(key)
+      const isSame = one !== undefined && isDeepStrictEqual(one.rule.definition.source, rule.definition.source)
+      const watch = isSame ? one : new SilenceWatch(rule, domainKey, this.#clock)
+      await watch.restore(tx)
+      watches.set(key, watch)
+    }
+    return watches
   }
 
   /** The channels that these rules read. */
@@ -285,40 +354,39 @@ export class RuleSteps {
     const { domain, record } = shared
     const { rules, windows, read } = given
     const nowMs = Date.now() - SETTLE_MS
-    const due = read.isEnd
-      ? await readDue(
-          tx,
-          rules.map(({ key }) => key),
-          nowMs,
-          MAX_DUE,
-        )
-      : []
-    if (read.messages.length === 0 && due.length === 0)
-      return { ...NOTHING, hasChanged: false, paused: new Set<number>(), reached: read }
+    const due = await dueOfStep(tx, rules, { isEnd: read.isEnd, nowMs })
+    // A rule that is behind does not know yet who was heard meanwhile.
+    const watches = given.before === undefined && read.isEnd ? watchesOf(shared.known, rules) : []
+    const refreshed = await this.#refresh(tx, shared, watches)
+    const falling = watches.flatMap(([{ key }, { isDue }]) => (isDue ? [key] : []))
+    if (read.messages.length + due.length + refreshed.ended.length + falling.length === 0)
+      return { ...NOTHING, hasMore: refreshed.hasMore, hasChanged: false, paused: new Set<number>(), reached: read }
     const clients = await clientsOf(tx, domain.domainKey, rules, { messages: read.messages, due })
     const met = await meetingsOf(read.messages, given.index, clients)
     const loaded = await windows?.load(tx, met.meetings, given.before ?? domain.place)
     const left = loaded?.left ?? met.left
     const meetings = loaded?.left === undefined ? met.meetings : meetingsBefore(met.meetings, loaded.left)
     const place = given.before ?? domain.place
-    const paused = await this.#pauseLacking(tx, domain, { meetings, due, rules, place })
+    const acting = { meetings, due: new Set([...due.map(({ ruleKey }) => ruleKey), ...falling]), rules, place }
+    const paused = await this.#pauseLacking(tx, domain, acting)
     const channels = await withChannelsOf(tx, due, given.channels)
+    const silentClients = new Map<string, RuleClient>()
     const collected = new Collected(
-      { domain, channels, client: clients.byId },
+      { domain, channels, client: (id) => clients.byId(id) ?? silentClients.get(id) },
       new Map(rules.map((rule) => [rule.key, rule])),
     )
     const evaluation = new Evaluation((caused) => collected.take(caused))
-    await giveStates(tx, evaluation, rules, { meetings, due })
+    const { ended } = refreshed
+    const { watches: all } = shared.known
+    await giveStates(tx, evaluation, rules, { meetings, due, ended, watches: all })
+    for (const { rule, id } of ended) evaluation.rise(rule, seriesOfClient(id), { atMs: Date.now(), cause: '' })
     if (windows !== undefined) await this.#limitWindows(tx, { windows, loaded, meetings, paused })
-    const stoppedAt = (await this.#meetAll(tx, { evaluation, collected, meetings, windows, paused })) ?? left
+    const stoppedAt =
+      (await this.#meetAll(tx, { evaluation, collected, meetings, windows, paused, watches: all })) ?? left
+    const judged = { domain, watches: stoppedAt === undefined ? watches : [], paused, clients: silentClients }
+    const hasMoreSilent = (await judgeSilence(tx, evaluation, judged)) || refreshed.hasMore
     // What is due is settled when no message before it is left.
-    const isDue = new Set(stoppedAt === undefined ? due.map(({ ruleKey }) => ruleKey) : [])
-    for (const entry of evaluation.states)
-      if (isDue.has(entry.rule.key) && !paused.has(entry.rule.key)) {
-        // Nobody can look at what is raised for a channel that was deleted.
-        if (entry.state.status === 'pending' && !channels.has(entry.series.channelKey)) evaluation.forget(entry)
-        else evaluation.pass(entry, nowMs)
-      }
+    if (stoppedAt === undefined) passDue(evaluation, { due, paused, channels, nowMs })
     await storeStates(tx, evaluation)
     const outcome = await collected.store(tx, record, {
       evaluation,
@@ -334,7 +402,7 @@ export class RuleSteps {
     return {
       ...NOTHING,
       ...outcome,
-      hasMore: due.length === MAX_DUE || paused.size > 0,
+      hasMore: due.length === MAX_DUE || paused.size > 0 || hasMoreSilent,
       hasChanged: true,
       paused: new Set(paused.keys()),
       reached: stoppedAt === undefined ? read : reachedBefore(stoppedAt),
@@ -353,12 +421,14 @@ export class RuleSteps {
       meetings,
       windows,
       paused,
+      watches,
     }: {
       evaluation: Evaluation
       collected: Collected
       meetings: readonly Meeting[]
       windows: DomainWindows | undefined
       paused: Map<number, Place>
+      watches: ReadonlyMap<number, SilenceWatch>
     },
   ): Promise<LiveMessage | undefined> {
     const turns = createTurns()
@@ -385,6 +455,12 @@ export class RuleSteps {
         }
         const place = paused.get(rule.key)
         if (place !== undefined && comparePlaces(place, sample.place) <= 0) continue
+        if (rule.silence !== undefined) {
+          const { publisherId } = sample.series
+          const watch = publisherId === '' ? undefined : watches.get(rule.key)
+          if (watch !== undefined) hear(evaluation, rule, watch.heard(publisherId), sample)
+          continue
+        }
         if (publishes(rule) && depthOf(sample) >= MAX_DEPTH) {
           paused.set(rule.key, sample.place)
           await this.#pauseLooping(tx, rule, sample)
@@ -452,13 +528,18 @@ export class RuleSteps {
       due,
       rules,
       place: begin,
-    }: { meetings: readonly Meeting[]; due: readonly StateRow[]; rules: readonly CompiledRule[]; place: Place },
+    }: {
+      meetings: readonly Meeting[]
+      /** Keys of the rules that time alone lets act. */
+      due: ReadonlySet<number>
+      rules: readonly CompiledRule[]
+      place: Place
+    },
   ): Promise<Map<number, Place>> {
     const acting = new Map<CompiledRule, Place>()
     for (const { sample, rules: met } of meetings)
       for (const rule of met) if (!acting.has(rule)) acting.set(rule, sample.place)
-    const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
-    for (const rule of rules) if (isDue.has(rule.key) && !acting.has(rule)) acting.set(rule, begin)
+    for (const rule of rules) if (due.has(rule.key) && !acting.has(rule)) acting.set(rule, begin)
     const paused = new Map<number, Place>()
     for (const [rule, place] of acting) {
       const reason = await lackOf(tx, this.#deps, rule.userKey, domainId, rule)
@@ -467,6 +548,28 @@ export class RuleSteps {
       await pauseRule(tx, rule.key, { place, kind: 'right', reason })
     }
     return paused
+  }
+
+  /** Looks at which clients there are, one page for each rule. */
+  async #refresh(
+    tx: Transaction,
+    { domain, known }: Shared,
+    watches: readonly (readonly [CompiledRule, SilenceWatch])[],
+  ): Promise<{ ended: { rule: CompiledRule; id: string }[]; hasMore: boolean }> {
+    const found: { rule: CompiledRule; id: string }[] = []
+    let hasMore = false
+    for (const [rule, watch] of watches) {
+      if (!watch.isStale) continue
+      const refreshed = await watch.refresh(tx)
+      for (const id of refreshed.ended) found.push({ rule, id })
+      hasMore ||= refreshed.hasMore
+      const total = known.watches.values().reduce((sum, { size }) => sum + size, 0)
+      if (total <= MAX_WATCHED) continue
+      await pauseRule(tx, rule.key, { place: domain.place, kind: 'costly', reason: TOO_MANY_CLIENTS })
+      await noteChange(tx, domain.domainKey)
+      break
+    }
+    return { ended: found, hasMore }
   }
 
   async #pauseLooping(tx: Transaction, rule: CompiledRule, sample: Sample): Promise<void> {
@@ -516,17 +619,125 @@ async function withChannelsOf(
   return new Map([...channels, ...rows.map((row) => [row.key, row] as const)])
 }
 
+/** What time changes, when no message before it is left. */
+async function dueOfStep(
+  tx: Transaction,
+  rules: readonly CompiledRule[],
+  { isEnd, nowMs }: { isEnd: boolean; nowMs: number },
+): Promise<StateRow[]> {
+  if (!isEnd) return []
+  const keys = rules.map(({ key }) => key)
+  return await readDue(tx, keys, nowMs, MAX_DUE)
+}
+
+function passDue(
+  evaluation: Evaluation,
+  {
+    due,
+    paused,
+    channels,
+    nowMs,
+  }: {
+    due: readonly StateRow[]
+    paused: ReadonlyMap<number, Place>
+    channels: ReadonlyMap<number, ChannelRow>
+    nowMs: number
+  },
+): void {
+  const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
+  for (const entry of evaluation.states) {
+    if (!isDue.has(entry.rule.key) || paused.has(entry.rule.key)) continue
+    // Nobody can look at what is raised for a channel that was deleted.
+    if (isOfChannel(entry) && entry.state.status === 'pending' && !channels.has(entry.series.channelKey))
+      evaluation.forget(entry)
+    else evaluation.pass(entry, nowMs)
+  }
+}
+
+type Watched = readonly [CompiledRule, SilenceWatch]
+
+const watchesOf = ({ watches }: Domain, rules: readonly CompiledRule[]): Watched[] =>
+  watches.size === 0
+    ? []
+    : rules.flatMap((rule): Watched[] => {
+        const watch = watches.get(rule.key)
+        return watch === undefined ? [] : [[rule, watch]]
+      })
+
+const isOfChannel = ({ series }: { series: Series }): boolean => series.channelKey !== 0
+
+/** What the rules do about clients that fell silent. True: there are more. */
+async function judgeSilence(
+  tx: Transaction,
+  evaluation: Evaluation,
+  {
+    domain,
+    watches,
+    paused,
+    clients,
+  }: {
+    domain: StepDomain
+    watches: readonly Watched[]
+    paused: ReadonlyMap<number, Place>
+    /** Gets those that fell silent. */
+    clients: Map<string, RuleClient>
+  },
+): Promise<boolean> {
+  let hasMore = false
+  for (const [rule, watch] of watches) {
+    if (!watch.isDue || paused.has(rule.key)) continue
+    const { found, ended } = await watch.judge(tx, MAX_DUE)
+    hasMore ||= found.length >= MAX_DUE
+    const ids = found.flatMap((one) => (one.kind === 'client' ? [one.id] : []))
+    for (const row of await listClientsById(tx, domain.domainKey, ids))
+      clients.set(row.id, new RuleClient(row.id, row.name, row.tags, row.metadata))
+    const series = [...ended, ...found.map((one) => (one.kind === 'client' ? one.id : OUTAGE))].map(seriesOfClient)
+    const lacking = series.filter((one) => !evaluation.has(rule, one))
+    for (const row of await readStates(
+      tx,
+      lacking.map((one) => ({ ruleKey: rule.key, series: one })),
+    ))
+      evaluation.give(rule, row.series, row)
+    const atMs = Date.now()
+    for (const id of ended) evaluation.rise(rule, seriesOfClient(id), { atMs, cause: '' })
+    const turns = createTurns()
+    for (const one of found) {
+      if (turns.isOver) await turns.next()
+      fall(evaluation, rule, one, { atMs, sinceMs: watch.timeOf(one.sinceMs) })
+    }
+  }
+  return hasMore
+}
+
 async function giveStates(
   tx: Transaction,
   evaluation: Evaluation,
   rules: readonly CompiledRule[],
-  { meetings, due }: { meetings: readonly Meeting[]; due: readonly StateRow[] },
+  {
+    meetings,
+    due,
+    ended,
+    watches,
+  }: {
+    meetings: readonly Meeting[]
+    due: readonly StateRow[]
+    ended: readonly { rule: CompiledRule; id: string }[]
+    watches: ReadonlyMap<number, SilenceWatch>
+  },
 ): Promise<void> {
   const ofRules = new Map<number, Map<string, Series>>(rules.map(({ key }) => [key, new Map()]))
   await inTurns(meetings, ({ sample: { series }, rules: met }) => {
     const name = met.length === 0 ? '' : keyOf(series)
-    for (const { key } of met) ofRules.get(key)?.set(name, series)
+    for (const { key, silence } of met)
+      if (silence === undefined) ofRules.get(key)?.set(name, series)
+      else
+        // Most clients are not silent, and have no state.
+        for (const id of watches.get(key)?.statesOf(series.publisherId) ?? []) {
+          const own = seriesOfClient(id)
+          ofRules.get(key)?.set(keyOf(own), own)
+        }
   })
+  for (const { rule, id } of ended) ofRules.get(rule.key)?.set(keyOf(seriesOfClient(id)), seriesOfClient(id))
   const wanted = [...ofRules].flatMap(([ruleKey, all]) => [...all.values()].map((series) => ({ ruleKey, series })))
   const byKey = new Map(rules.map((rule) => [rule.key, rule]))
   for (const row of [...due, ...(await readStates(tx, wanted))]) {

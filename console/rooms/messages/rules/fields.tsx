@@ -6,7 +6,7 @@ import { Button, Check, SelectField, TextArea, TextField } from '../../../design
 import { SEVERITIES, SEVERITY_WORDS } from '../alarms/words.ts'
 import type { Severity } from '../alarms/words.ts'
 import { ChannelChoice } from '../consumers/fields.tsx'
-import { ACTION_TYPES, MOMENTS, WINDOW_TIMES, newAction } from './form.ts'
+import { ACTION_TYPES, MOMENTS, SOURCE_TYPES, WINDOW_TIMES, newAction } from './form.ts'
 import type { ActionForm, ActionType, RuleForm } from './form.ts'
 
 /** Channels or tasks that one page of the choice shows. */
@@ -27,6 +27,14 @@ export function RuleFields({ domain, form, onChange }: Fields) {
         value={form.description}
         onChange={(description) => set({ description })}
       />
+      <SelectField
+        label="Watches"
+        field="source.type"
+        value={form.sourceType}
+        onChange={(sourceType) => set({ sourceType: sourceType as RuleForm['sourceType'] })}
+        options={SOURCE_TYPES}
+      />
+      {form.sourceType === 'silence' ? <SilenceFields form={form} set={set} /> : null}
       <ChannelChoice
         domain={domain}
         field="source.channels"
@@ -35,7 +43,8 @@ export function RuleFields({ domain, form, onChange }: Fields) {
         onChange={(channels) => set({ channels })}
       />
       <SourceFields form={form} set={set} />
-      <ConditionFields form={form} set={set} />
+      {form.sourceType === 'silence' ? null : <ConditionFields form={form} set={set} />}
+      <AlarmFields form={form} set={set} />
       {form.actions.map((action, index) => (
         <ActionFields
           key={index}
@@ -56,6 +65,30 @@ export function RuleFields({ domain, form, onChange }: Fields) {
           Add an action
         </Button>
       </div>
+    </>
+  )
+}
+
+function SilenceFields({ form, set }: Part) {
+  return (
+    <>
+      <TextField
+        label="Silent after"
+        field="source.after"
+        value={form.after}
+        onChange={(after) => set({ after })}
+        placeholder="15m"
+        hint="The time without a message, from 5s to 720h. Clients that never sent are silent too"
+        required
+      />
+      <TextField
+        label="One alarm above"
+        field="source.share"
+        value={form.share}
+        onChange={(share) => set({ share })}
+        placeholder="50"
+        hint="Percent of the clients: more of them within a minute are one alarm. 100: each has its own. Empty: 50"
+      />
     </>
   )
 }
@@ -139,6 +172,20 @@ function ConditionFields({ form, set }: Part) {
         placeholder="1m"
         hint="Before the rule clears, at most 24h"
       />
+      <SelectField
+        label="Windows are over"
+        field="window_time"
+        value={form.windowTime}
+        onChange={(windowTime) => set({ windowTime: windowTime as RuleForm['windowTime'] })}
+        options={WINDOW_TIMES}
+      />
+    </>
+  )
+}
+
+function AlarmFields({ form, set }: Part) {
+  return (
+    <>
       <TextField
         label="Cooldown"
         field="cooldown"
@@ -153,13 +200,6 @@ function ConditionFields({ form, set }: Part) {
         value={form.severity}
         onChange={(severity) => set({ severity: severity as Severity })}
         options={SEVERITIES.map((one) => [one, SEVERITY_WORDS[one][1]])}
-      />
-      <SelectField
-        label="Windows are over"
-        field="window_time"
-        value={form.windowTime}
-        onChange={(windowTime) => set({ windowTime: windowTime as RuleForm['windowTime'] })}
-        options={WINDOW_TIMES}
       />
     </>
   )

@@ -88,6 +88,18 @@ test('what is empty in the form of a rule that exists is taken away from it', ()
   expect(bodyOf(form).source).toEqual({ type: 'messages', clients: ['c'], groups: ['g'] })
 })
 
+test('a form of silence has no condition, and its share is in percent', () => {
+  const source = { type: 'silence' as const, channels: ['h'], after: '15m', share: 0.25 }
+  const rule = { ...RULE, source, condition: '', for: '0s', clear_when: '', clear_for: '0s' }
+  const form = formOf(rule)
+  expect(form).toMatchObject({ sourceType: 'silence', after: '15m', share: '25' })
+  const body = { source, condition: '', for: '0s', clear_when: '', clear_for: '0s' }
+  expect(bodyOf(form)).toMatchObject(body)
+  // What was typed for messages is left.
+  expect(bodyOf({ ...form, condition: 'value > 1', hold: '1m', clearWhen: 'x', clearHold: '1m' })).toMatchObject(body)
+  expect(bodyOf({ ...form, share: ' ' }).source).toEqual({ type: 'silence', channels: ['h'], after: '15m' })
+})
+
 test('it says what must be chosen', () => {
   const form = formOf(undefined)
   expect(lackOf(form)).toBeUndefined()

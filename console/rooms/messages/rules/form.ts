@@ -22,6 +22,11 @@ export const ACTION_TYPES: readonly (readonly [ActionType, string])[] = [
   ['webhook', 'Call a webhook'],
 ]
 
+export const SOURCE_TYPES: readonly (readonly [Source['type'], string])[] = [
+  ['messages', 'Messages'],
+  ['silence', 'Silence: no message of a client'],
+]
+
 export const WINDOW_TIMES: readonly (readonly [Rule['window_time'], string])[] = [
   ['arrival', 'the arrival of messages'],
   ['message', 'the time in the message'],
@@ -46,12 +51,15 @@ export type ActionForm = {
 export type RuleForm = {
   name: string
   description: string
+  sourceType: Source['type']
   channels: readonly string[]
   subtopic: string
   names: string
   clients: string
   groups: string
   tags: string
+  after: string
+  share: string
   condition: string
   hold: string
   clearWhen: string
@@ -125,12 +133,15 @@ const listText = (values: readonly string[] | undefined) => (values ?? []).join(
 export const formOf = (rule: Rule | undefined): RuleForm => ({
   name: rule?.name ?? '',
   description: rule?.description ?? '',
+  sourceType: rule?.source.type ?? 'messages',
   channels: rule?.source.channels ?? [],
   subtopic: rule?.source.subtopic ?? '',
   names: listText(rule?.source.names),
   clients: listText(rule?.source.clients),
   groups: listText(rule?.source.groups),
   tags: listText(rule?.source.tags),
+  after: rule?.source.after ?? '',
+  share: rule?.source.share === undefined ? '' : String(rule.source.share * 100),
   condition: rule?.condition ?? '',
   hold: durationText(rule?.for),
   clearWhen: rule?.clear_when ?? '',
@@ -151,11 +162,18 @@ function sourceOf(form: RuleForm): Source {
   const subtopic = form.subtopic.trim()
   const lists = { channels: form.channels, ...Object.fromEntries(LISTS.map((name) => [name, listOf(form[name])])) }
   return {
-    type: 'messages',
+    type: form.sourceType,
     ...Object.fromEntries(Object.entries(lists).filter(([, values]) => values.length > 0)),
     ...(subtopic === '' ? {} : { subtopic }),
+    ...(form.sourceType === 'silence' ? silenceOf(form) : {}),
   }
 }
+
+const silenceOf = ({ after, share }: RuleForm) => ({
+  after: after.trim(),
+  ...(share.trim() === '' ? {} : { share: Number(share) / 100 }),
+})
+
 const LISTS = ['names', 'clients', 'groups', 'tags'] as const
 
 function actionOf(form: ActionForm): Action {
@@ -189,16 +207,24 @@ function actionOf(form: ActionForm): Action {
 
 const durationOf = (text: string) => (text.trim() === '' ? ZERO : text.trim())
 
+/** What ends silence is a message: it has no condition. */
+const conditionOf = (form: RuleForm) =>
+  form.sourceType === 'silence'
+    ? { condition: '', for: ZERO, clear_when: '', clear_for: ZERO }
+    : {
+        condition: form.condition,
+        for: durationOf(form.hold),
+        clear_when: form.clearWhen.trim() === '' ? '' : form.clearWhen,
+        clear_for: durationOf(form.clearHold),
+      }
+
 /** All of it: what is empty in the form of a rule that exists is taken away from it. */
 export const bodyOf = (form: RuleForm) =>
   ({
     name: form.name.trim(),
     description: form.description.trim(),
     source: sourceOf(form),
-    condition: form.condition,
-    for: durationOf(form.hold),
-    clear_when: form.clearWhen.trim() === '' ? '' : form.clearWhen,
-    clear_for: durationOf(form.clearHold),
+    ...conditionOf(form),
     cooldown: durationOf(form.cooldown),
     severity: form.severity,
     window_time: form.windowTime,
@@ -215,6 +241,10 @@ export function lackOf({ actions }: RuleForm): string | undefined {
   if (actions.some(({ type, on }) => type !== 'alarm' && on.length === 0)) return 'Choose when the action acts first'
   return undefined
 }
+
+/** What a list shows of it. */
+export const conditionText = ({ condition, source }: Pick<Rule, 'condition' | 'source'>): string =>
+  source.type === 'silence' ? `no message for ${source.after}` : condition
 
 export function standingOf({ status, paused, last_error: error }: Rule): { tone: Tone; text: string } {
   if (status !== 'enabled') return { tone: 'idle', text: 'Disabled' }

@@ -19,12 +19,14 @@ import { QueryView } from '../../../shell/states.tsx'
 import { useDomainId, useParam } from '../../../shell/url.ts'
 import { AlarmSeverity } from '../alarms/alarms.tsx'
 import { RuleFields } from './fields.tsx'
-import { MOMENTS, WINDOW_TIMES, bodyOf, formOf, lackOf } from './form.ts'
+import { MOMENTS, SOURCE_TYPES, WINDOW_TIMES, bodyOf, formOf, lackOf } from './form.ts'
 import type { Action, Moment } from './form.ts'
 import { RuleContacts } from './contacts.tsx'
 import { AlarmsOfRule, RuleStanding } from './rules.tsx'
 
 const REFRESH_MS = 5_000
+/** Of the clients; the server's when a rule has none. */
+const DEFAULT_SHARE = 0.5
 
 type OfRule = { domain: string; rule: Rule }
 
@@ -247,6 +249,8 @@ function Definition({ domain, rule }: OfRule) {
                   {rule.description}
                 </span>,
               ],
+          ['Watches', SOURCE_TYPES.find(([one]) => one === source.type)?.[1] ?? source.type],
+          ...(source.type === 'silence' ? silenceRows(source) : []),
           ['Channels', <Several key="channels" {...of} ids={source.channels} type="channel" none="all" />],
           ['Names', source.names === undefined ? 'all' : <Tags key="names" tags={source.names} />],
           ['Subtopic', source.subtopic === undefined ? 'all' : <code key="subtopic">{source.subtopic}</code>],
@@ -257,16 +261,9 @@ function Definition({ domain, rule }: OfRule) {
             ? undefined
             : ['Groups', <Several key="groups" {...of} ids={source.groups} type="group" none="all" />],
           source.tags === undefined ? undefined : ['Tags', <Tags key="tags" tags={source.tags} />],
-          ['Condition', <code key="condition">{rule.condition}</code>],
-          ['Must hold for', rule.for],
-          [
-            'Clears when',
-            rule.clear_when === '' ? 'the condition no longer holds' : <code key="clear">{rule.clear_when}</code>,
-          ],
-          ['That must hold for', rule.clear_for],
+          ...(rule.condition === '' ? [] : conditionRows(rule)),
           ['Cooldown', rule.cooldown],
           ['Severity', <AlarmSeverity key="severity" alarm={rule} />],
-          ['Windows are over', WINDOW_TIMES.find(([one]) => one === rule.window_time)?.[1] ?? rule.window_time],
           ...rule.actions.map((action, index): [string, ReactNode] => [
             `Action ${index + 1}`,
             <ActionText key={index} {...of} action={action} />,
@@ -287,6 +284,24 @@ function Definition({ domain, rule }: OfRule) {
     </Card>
   )
 }
+
+type Row = [string, ReactNode]
+
+const silenceRows = ({ after, share = DEFAULT_SHARE }: Rule['source']): Row[] => [
+  ['Silent after', after],
+  ['One alarm', share === 1 ? 'for each client' : `for all, above ${share * 100} % of the clients within a minute`],
+]
+
+const conditionRows = (rule: Rule): Row[] => [
+  ['Condition', <code key="condition">{rule.condition}</code>],
+  ['Must hold for', rule.for],
+  [
+    'Clears when',
+    rule.clear_when === '' ? 'the condition no longer holds' : <code key="clear">{rule.clear_when}</code>,
+  ],
+  ['That must hold for', rule.clear_for],
+  ['Windows are over', WINDOW_TIMES.find(([one]) => one === rule.window_time)?.[1] ?? rule.window_time],
+]
 
 const momentsText = (on: readonly Moment[] = ['raise']) =>
   MOMENTS.filter(([moment]) => on.includes(moment))

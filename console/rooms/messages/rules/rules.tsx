@@ -15,7 +15,7 @@ import type { Column } from '../../../shell/table.tsx'
 import { useDomainId, useView, useViews } from '../../../shell/url.ts'
 import { AlarmSeverity } from '../alarms/alarms.tsx'
 import { RuleFields } from './fields.tsx'
-import { bodyOf, formOf, lackOf, standingOf } from './form.ts'
+import { bodyOf, conditionText, formOf, lackOf, standingOf } from './form.ts'
 
 const OPERATION = 'GET /{domain_id}/rules'
 const REFRESH_MS = 5_000
@@ -113,7 +113,7 @@ const columnsOf = (domain: string): readonly Column<Rule>[] => [
     title: 'Condition',
     width: 'minmax(120px, 2fr)',
     isMinor: true,
-    cell: ({ condition }) => <code title={condition}>{condition}</code>,
+    cell: (rule) => <code title={conditionText(rule)}>{conditionText(rule)}</code>,
   },
   {
     key: 'severity',

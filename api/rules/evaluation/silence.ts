@@ -1,0 +1,186 @@
+/**
+ * The clients that rules about silence watch, in the memory of the process that evaluates a domain. Who is silent is a stored state of the rule, and
+ * since when the others were heard is not: with another process, after a pause of the rule and after a failed step their times begin again. So a time in
+ * which nothing was evaluated counts for nobody.
+ */
+import type { Queryable } from '#core/database/index.ts'
+import { monotonicMs } from '#core/time.ts'
+import type { CompiledRule } from '../compile.ts'
+import { SilenceTimers } from '../engine/index.ts'
+import type { Silence } from '../engine/index.ts'
+import type { Outage } from './effects.ts'
+import type { Evaluation, LastSample } from './evaluation.ts'
+import { listRaised, listWatched } from './repository.ts'
+import type { WatchedRow } from './repository.ts'
+import { seriesOfClient } from './samples.ts'
+import type { Sample } from './samples.ts'
+
+/** The interval between two looks at which clients there are. */
+const REFRESH_MS = 60_000
+/** Rows that one statement reads. */
+const PAGE = 2_000
+/** A longer time between two looks was a standstill. */
+const MAX_TICK_MS = 5_000
+/** A message may be stored a moment after its arrival. */
+const SETTLE_MS = 1_000
+/** Clients that the rules of a domain watch: each takes some 150 bytes. */
+export const MAX_WATCHED = 500_000
+
+export const TOO_MANY_CLIENTS = `the rules of the domain watch more than ${MAX_WATCHED} clients for silence: restrict its source`
+
+export const OUTAGE = ''
+
+/** The time in which this process looked at its rules. */
+export class SilenceClock {
+  #nowMs = 0
+  #tickedMs = monotonicMs()
+
+  get nowMs(): number {
+    return this.#nowMs
+  }
+
+  tick(): void {
+    const nowMs = monotonicMs()
+    this.#nowMs += Math.min(nowMs - this.#tickedMs, MAX_TICK_MS)
+    this.#tickedMs = nowMs
+  }
+}
+
+export class SilenceWatch {
+  /** As it was when the watch began; its source does not change. */
+  readonly rule: CompiledRule
+  readonly #domainKey: number
+  readonly #clock: Pick<SilenceClock, 'nowMs'>
+  readonly #timers: SilenceTimers
+  /** The clients of the running refresh. */
+  #found: Set<string> | undefined
+  #after: WatchedRow | undefined
+  #nextMs = -Infinity
+  #isFirst = true
+
+  constructor(rule: CompiledRule, domainKey: number, clock: Pick<SilenceClock, 'nowMs'>) {
+    if (rule.silence === undefined) throw new Error('the rule is not about silence')
+    this.rule = rule
+    this.#domainKey = domainKey
+    this.#clock = clock
+    this.#timers = new SilenceTimers(rule.silence)
+  }
+
+  get size(): number {
+    return this.#timers.total
+  }
+
+  /** Reads who was found silent, and is so until it is heard: an alarm that was cleared by hand is raised again after the whole time. */
+  async restore(db: Queryable): Promise<void> {
+    const silent = new Set<string>()
+    let after = Buffer.alloc(0)
+    for (;;) {
+      const rows = await listRaised(db, this.rule.key, { after, limit: PAGE })
+      for (const { publisherId } of rows) silent.add(publisherId)
+      const last = rows.at(-1)
+      if (last === undefined || rows.length < PAGE) break
+      after = Buffer.from(last.digest)
+    }
+    const isOutage = silent.delete(OUTAGE)
+    this.#timers.restore({ silent, isOutage }, this.#clock.nowMs)
+  }
+
+  /** Whether a client of the rule is due. */
+  get isDue(): boolean {
+    const dueMs = this.#timers.dueMs()
+    return dueMs !== undefined && dueMs <= this.#judgedMs
+  }
+
+  /** Whether it is time to look at which clients there are. */
+  get isStale(): boolean {
+    return this.#found !== undefined || this.#clock.nowMs >= this.#nextMs
+  }
+
+  /** The states that a message of the client may end. */
+  statesOf(id: string): string[] {
+    return [...(this.#timers.isSilent(id) ? [id] : []), ...(this.#timers.isOutage ? [OUTAGE] : [])]
+  }
+
+  /** Reads some of the clients. Returns the states that end, because nobody is watched any more; true: there are more. */
+  async refresh(db: Queryable): Promise<{ ended: string[]; hasMore: boolean }> {
+    this.#found ??= new Set()
+    const rows = await listWatched(db, this.#domainKey, this.rule.filter, { after: this.#after, limit: PAGE })
+    const last = rows.at(-1)
+    for (const { id } of rows) {
+      this.#found.add(id)
+      this.#timers.watch(id, this.#clock.nowMs, this.#isFirst)
+    }
+    if (last !== undefined && rows.length === PAGE) {
+      this.#after = last
+      return { ended: [], hasMore: true }
+    }
+    const ended = this.#forget([...this.#timers.ids()].filter((id) => this.#found?.has(id) === false))
+    if (this.#timers.complete()) ended.push(this.#endOutage())
+    this.#found = undefined
+    this.#after = undefined
+    this.#isFirst = false
+    this.#nextMs = this.#clock.nowMs + REFRESH_MS
+    return { ended, hasMore: false }
+  }
+
+  /** Returns the states that the message ends. */
+  heard(id: string): string[] {
+    const was = this.#timers.heard(id, this.#clock.nowMs)
+    return was === 'nothing' ? [] : [was === 'client' ? id : this.#endOutage()]
+  }
+
+  /** Who fell silent, of those that are still watched. */
+  async judge(db: Queryable, limit: number): Promise<{ found: Silence[]; ended: string[] }> {
+    const found = this.#timers.judge(this.#judgedMs, limit)
+    const ids = found.flatMap((one) => (one.kind === 'client' ? [one.id] : []))
+    if (ids.length === 0) return { found, ended: [] }
+    const rows = await listWatched(db, this.#domainKey, this.rule.filter, { among: ids, limit })
+    const watched = new Set(rows.map(({ id }) => id))
+    const gone = ids.filter((id) => !watched.has(id))
+    // Nothing was raised for them yet.
+    const ended = this.#forget(gone).filter((id) => id === OUTAGE)
+    return { found: found.filter((one) => one.kind === 'outage' || watched.has(one.id)), ended }
+  }
+
+  /** When it was on the clock, as the time of the day. */
+  timeOf(clockMs: number): number {
+    return Date.now() - (this.#clock.nowMs - clockMs)
+  }
+
+  get #judgedMs(): number {
+    return this.#clock.nowMs - SETTLE_MS
+  }
+
+  #forget(ids: readonly string[]): string[] {
+    return ids.flatMap((id) => {
+      const was = this.#timers.forget(id)
+      return was === 'nothing' ? [] : [was === 'client' ? id : this.#endOutage()]
+    })
+  }
+
+  #endOutage(): string {
+    this.#timers.endOutage(this.#clock.nowMs)
+    return OUTAGE
+  }
+}
+
+/** What a rule does about a finding. */
+export function fall(
+  evaluation: Evaluation,
+  rule: CompiledRule,
+  found: Silence,
+  { atMs, sinceMs }: { atMs: number; sinceMs: number },
+): void {
+  const last: LastSample = { cause: '', record: undefined, timeMs: sinceMs, protocol: '' }
+  const outage: Outage | undefined = found.kind === 'outage' ? { silent: found.silent, total: found.total } : undefined
+  evaluation.fall(rule, seriesOfClient(found.kind === 'outage' ? OUTAGE : found.id), {
+    atMs,
+    last: outage === undefined ? last : { ...last, json: outage },
+  })
+}
+
+/** What a rule does about a message of a client. */
+export function hear(evaluation: Evaluation, rule: CompiledRule, ended: readonly string[], sample: Sample): void {
+  evaluation.countsOf(rule).seen++
+  for (const id of ended) evaluation.rise(rule, seriesOfClient(id), sample)
+}
