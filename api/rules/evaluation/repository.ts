@@ -364,16 +364,23 @@ export async function listWatched(
   return rows
 }
 
-/** The series without a channel whose alarm is raised, after the digest: clients that are silent, and the empty id of an outage. */
+export type RaisedRow = { ruleKey: number; publisherId: string; digest: Buffer }
+
+/** The series without a channel that these rules raised, after a row: clients that are silent, and the empty id of an outage. */
 export async function listRaised(
   db: Queryable,
-  ruleKey: number,
-  { after, limit }: { after: Buffer; limit: number },
-): Promise<{ publisherId: string; digest: Buffer }[]> {
-  const { rows } = await sql<{ publisherId: string; digest: Buffer }>`
-    SELECT publisher_id AS "publisherId", series_digest AS digest FROM rule_states
-     WHERE rule_key = ${ruleKey} AND channel_key = 0 AND state -> 'state' ->> 'status' <> 'idle' AND series_digest > ${after}
-     ORDER BY series_digest LIMIT ${limit}`.execute(db)
+  ruleKeys: readonly number[],
+  { after, limit }: { after: RaisedRow | undefined; limit: number },
+): Promise<RaisedRow[]> {
+  if (ruleKeys.length === 0) return []
+  const beyond =
+    after === undefined
+      ? sql``
+      : sql`AND (rule_key, series_digest) > (${after.ruleKey}::bigint, ${after.digest}::bytea)`
+  const { rows } = await sql<RaisedRow>`
+    SELECT rule_key AS "ruleKey", publisher_id AS "publisherId", series_digest AS digest FROM rule_states
+     WHERE rule_key = ANY (${[...ruleKeys]}::bigint[]) AND channel_key = 0 AND state -> 'state' ->> 'status' <> 'idle' ${beyond}
+     ORDER BY rule_key, series_digest LIMIT ${limit}`.execute(db)
   return rows
 }
 

@@ -11,7 +11,7 @@ import type { Silence } from '../engine/index.ts'
 import type { Outage } from './effects.ts'
 import type { Evaluation, LastSample } from './evaluation.ts'
 import { listRaised, listWatched } from './repository.ts'
-import type { WatchedRow } from './repository.ts'
+import type { RaisedRow, WatchedRow } from './repository.ts'
 import { seriesOfClient } from './samples.ts'
 import type { Sample } from './samples.ts'
 
@@ -70,17 +70,9 @@ export class SilenceWatch {
     return this.#timers.total
   }
 
-  /** Reads who was found silent, and is so until it is heard: an alarm that was cleared by hand is raised again after the whole time. */
-  async restore(db: Queryable): Promise<void> {
-    const silent = new Set<string>()
-    let after = Buffer.alloc(0)
-    for (;;) {
-      const rows = await listRaised(db, this.rule.key, { after, limit: PAGE })
-      for (const { publisherId } of rows) silent.add(publisherId)
-      const last = rows.at(-1)
-      if (last === undefined || rows.length < PAGE) break
-      after = Buffer.from(last.digest)
-    }
+  /** Who was found silent is so until it is heard. An alarm that was cleared by hand is raised again after the whole time. */
+  restore(ids: ReadonlySet<string>): void {
+    const silent = new Set(ids)
     const isOutage = silent.delete(OUTAGE)
     this.#timers.restore({ silent, isOutage }, this.#clock.nowMs)
   }
@@ -162,6 +154,19 @@ export class SilenceWatch {
     this.#timers.endOutage(this.#clock.nowMs)
     return OUTAGE
   }
+}
+
+/** Reads who was found silent before, for all rules of a domain at once: each change of one of them does it. */
+export async function restoreAll(db: Queryable, watches: ReadonlyMap<number, SilenceWatch>): Promise<void> {
+  const found = new Map([...watches.keys()].map((key) => [key, new Set<string>()]))
+  let after: RaisedRow | undefined
+  for (;;) {
+    const rows = await listRaised(db, [...watches.keys()], { after, limit: PAGE })
+    for (const { ruleKey, publisherId } of rows) found.get(ruleKey)?.add(publisherId)
+    after = rows.at(-1)
+    if (after === undefined || rows.length < PAGE) break
+  }
+  for (const [key, watch] of watches) watch.restore(found.get(key) ?? new Set())
 }
 
 /** What a rule does about a finding. */

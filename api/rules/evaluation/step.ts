@@ -48,7 +48,7 @@ import { clientsOf, meetingsOf, readMessages, reasonOfDropped } from './meetings
 import type { Meeting, Read } from './meetings.ts'
 import { depthOf, keyOf, seriesOfClient } from './samples.ts'
 import type { Sample, Series } from './samples.ts'
-import { MAX_WATCHED, OUTAGE, SilenceClock, SilenceWatch, TOO_MANY_CLIENTS, fall, hear } from './silence.ts'
+import { MAX_WATCHED, OUTAGE, SilenceClock, SilenceWatch, TOO_MANY_CLIENTS, fall, hear, restoreAll } from './silence.ts'
 import { Spending } from './spending.ts'
 import { judgeWindows } from './window-budget.ts'
 import { DomainWindows } from './windows.ts'
@@ -56,6 +56,8 @@ import type { Loaded } from './windows.ts'
 
 /** States that time changes, and clients that fell silent, of one step. */
 const MAX_DUE = 1_000
+/** Rules about silence for which one step asks which clients there are, or who is silent. */
+const MAX_ASKED = 50
 /** Messages that arrived before the time is due are settled after it. */
 const SETTLE_MS = 500
 /** Batches of other channels that are passed without storing it. */
@@ -243,10 +245,9 @@ export class RuleSteps {
       if (rule?.silence === undefined || isPaused) continue
       const one = before.get(key)
       const isSame = one !== undefined && isDeepStrictEqual(one.rule.definition.source, rule.definition.source)
-      const watch = isSame ? one : new SilenceWatch(rule, domainKey, this.#clock)
-      await watch.restore(tx)
-      watches.set(key, watch)
+      watches.set(key, isSame ? one : new SilenceWatch(rule, domainKey, this.#clock))
     }
+    await restoreAll(tx, watches)
     return watches
   }
 
@@ -557,9 +558,9 @@ export class RuleSteps {
     watches: readonly (readonly [CompiledRule, SilenceWatch])[],
   ): Promise<{ ended: { rule: CompiledRule; id: string }[]; hasMore: boolean }> {
     const found: { rule: CompiledRule; id: string }[] = []
-    let hasMore = false
-    for (const [rule, watch] of watches) {
-      if (!watch.isStale) continue
+    const stale = watches.filter(([, { isStale }]) => isStale)
+    let hasMore = stale.length > MAX_ASKED
+    for (const [rule, watch] of stale.slice(0, MAX_ASKED)) {
       const refreshed = await watch.refresh(tx)
       for (const id of refreshed.ended) found.push({ rule, id })
       hasMore ||= refreshed.hasMore
@@ -683,11 +684,14 @@ async function judgeSilence(
     clients: Map<string, RuleClient>
   },
 ): Promise<boolean> {
-  let hasMore = false
+  let [rules, silent] = [0, 0]
   for (const [rule, watch] of watches) {
     if (!watch.isDue || paused.has(rule.key)) continue
-    const { found, ended } = await watch.judge(tx, MAX_DUE)
-    hasMore ||= found.length >= MAX_DUE
+    if (rules >= MAX_ASKED || silent >= MAX_DUE) return true
+    const { found, ended } = await watch.judge(tx, MAX_DUE - silent)
+    // A rule that waits for the end of its minute asks nothing.
+    if (found.length > 0) rules++
+    silent += found.length
     const ids = found.flatMap((one) => (one.kind === 'client' ? [one.id] : []))
     for (const row of await listClientsById(tx, domain.domainKey, ids))
       clients.set(row.id, new RuleClient(row.id, row.name, row.tags, row.metadata))
@@ -706,7 +710,7 @@ async function judgeSilence(
       fall(evaluation, rule, one, { atMs, sinceMs: watch.timeOf(one.sinceMs) })
     }
   }
-  return hasMore
+  return silent >= MAX_DUE
 }
 
 async function giveStates(

@@ -215,27 +215,32 @@ function About({ domain, alarm }: OfAlarm) {
             </Link>,
           ],
           ['Client', <AlarmClient key="client" domain={domain} alarm={alarm} />],
-          [
-            'Channel',
-            channel === undefined ? (
-              <Missing key="channel">deleted</Missing>
-            ) : (
-              <Link key="channel" dir="auto" to={paths.channel(domain, channel)}>
-                {alarm.channel_name === '' ? <code>{channel.slice(0, 8)}</code> : alarm.channel_name}
-              </Link>
-            ),
-          ],
+          // Silence is about no channel.
+          channel === undefined && alarm.channel_name === ''
+            ? undefined
+            : [
+                'Channel',
+                channel === undefined ? (
+                  <Missing key="channel">deleted</Missing>
+                ) : (
+                  <Link key="channel" dir="auto" to={paths.channel(domain, channel)}>
+                    {alarm.channel_name === '' ? <code>{channel.slice(0, 8)}</code> : alarm.channel_name}
+                  </Link>
+                ),
+              ],
           series === '' ? undefined : ['Series', <bdi key="series">{series}</bdi>],
-          [
-            'Cause',
-            channel === undefined ? (
-              <code key="cause">{alarm.cause}</code>
-            ) : (
-              <Link key="cause" to={paths.messages(domain, channel, causeFilters(alarm))}>
-                the message that raised it
-              </Link>
-            ),
-          ],
+          alarm.cause === ''
+            ? undefined
+            : [
+                'Cause',
+                channel === undefined ? (
+                  <code key="cause">{alarm.cause}</code>
+                ) : (
+                  <Link key="cause" to={paths.messages(domain, channel, causeFilters(alarm))}>
+                    the message that raised it
+                  </Link>
+                ),
+              ],
           ...timesOf(alarm),
           ['Id', <Id key="id" id={alarm.id} />],
         ]}
