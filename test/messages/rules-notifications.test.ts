@@ -251,6 +251,17 @@ describe('a mail', () => {
     await remove(rule)
   })
 
+  it('has a subject of 250 characters at most, none of which is half', async () => {
+    const address = `long-${newId()}@example.com`
+    await verify(plant.owner.id, address)
+    const actions = [{ type: 'mail', to: [address], subject: `${'x'.repeat(249)}🙂` }]
+    const rule = await ruleWith(actions)
+    await send(31)
+    await until(() => readMails(dataDir, address).length === 1, 'a mail')
+    await send(10)
+    await remove(rule)
+  })
+
   it('says by itself what happened', async () => {
     const address = `told-${newId()}@example.com`
     await verify(plant.owner.id, address)

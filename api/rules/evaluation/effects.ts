@@ -131,11 +131,14 @@ const lane = (caused: Caused, known: Known) => ({
   channel: channelOf(caused, known),
 })
 
+/** Cut between the halves of a character, a text would be one that PostgreSQL does not store. */
 const oneLine = (text: string) =>
-  clean(text)
-    .replaceAll(/[\r\n\t]+/g, ' ')
-    .trim()
-    .slice(0, MAX_SUBJECT_CHARS)
+  clean(
+    text
+      .replaceAll(/[\r\n\t]+/g, ' ')
+      .trim()
+      .slice(0, MAX_SUBJECT_CHARS),
+  )
 
 /** The mail of an action, for each of its addresses. */
 export function mailsOf(caused: Caused, action: Mail, variables: RuleVariables, known: Known): NewNotification[] {
