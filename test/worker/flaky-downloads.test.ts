@@ -89,6 +89,18 @@ test('a source that never brings anything is given up', async () => {
   expect(asked).toBe(4)
 })
 
+test('a source that brings nothing more is given up after four more attempts', async () => {
+  const bytes = randomBytes(30 * KIB)
+  const { answer, starts } = serve(bytes, 10 * KIB)
+  await using host = await startCache((request, response) => {
+    if (starts.length === 0) return answer(request, response)
+    starts.push(-1)
+    response.destroy()
+  })
+  await expect(host.get(bytes)).rejects.toMatchObject({ kind: 'unavailable' })
+  expect(starts).toEqual([0, -1, -1, -1, -1])
+})
+
 test('the limit holds for all downloads together, and each request is for the bytes of a second', async () => {
   const [one, other] = [randomBytes(96 * KIB), randomBytes(96 * KIB)]
   const starts: number[] = []

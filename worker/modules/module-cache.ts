@@ -227,7 +227,7 @@ export class ModuleCache {
       } catch (thrown) {
         const error = isDiskFull(thrown) ? await this.#onDiskFull(wanted, hex, thrown) : thrown
         const received = await sizeOf(join(this.#options.folder, `${hex}.part`))
-        if (received > furthest) attempt = 1
+        if (received > furthest) attempt = 0
         furthest = Math.max(furthest, received)
         request = { ...wanted, peers: [] }
         if (attempt >= MAX_TRIES || !isRetryable(error) || this.#abort.signal.aborted) throw error
@@ -235,7 +235,7 @@ export class ModuleCache {
           { digest: wanted.digest, attempt, received, err: error },
           'a module download failed; resuming it',
         )
-        await sleep(RETRY_MS * 2 ** (attempt - 1), this.#abort.signal)
+        await sleep(RETRY_MS * 2 ** Math.max(attempt - 1, 0), this.#abort.signal)
       }
     }
   }
