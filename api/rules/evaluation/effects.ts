@@ -121,7 +121,7 @@ export function publicationOf(
 const MAX_SUBJECT_CHARS = 250
 const MOMENT_WORDS = { raise: 'raised', repeat: 'goes on', clear: 'cleared' } as const
 
-/** The channel that whoever receives it must be allowed to read: of the message, or the one that is watched for silence. */
+/** The channel that its reader must be allowed to read: that of the message, or the one that is watched for silence. */
 const channelOf = ({ rule, series }: Caused, known: Known) =>
   rule.silence === undefined ? known.channelId(series.channelKey) : (rule.filter.channels?.[0] ?? '')
 
