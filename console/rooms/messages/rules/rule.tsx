@@ -169,6 +169,8 @@ function Notices({ rule: { paused, last_error: error } }: { rule: Rule }) {
   )
 }
 
+const spanOf = (duration: string, none: string) => (duration === '0s' ? none : duration)
+
 function Counts({ domain, rule }: OfRule) {
   const { behind_since: behind } = rule
   return (
@@ -179,7 +181,7 @@ function Counts({ domain, rule }: OfRule) {
           ['Held', `${counted(rule.matched, 'time')}`],
           ['Without a result', counted(rule.unmatchable, 'time')],
           ['Raised', counted(rule.raised, 'time')],
-          ['Published and started', formatCount(rule.acted)],
+          ['Messages published, tasks started', formatCount(rule.acted)],
           ['Open alarms', <AlarmsOfRule key="alarms" domain={domain} rule={rule} />],
           ['Last held', <Time key="last" at={rule.last_match_at} />],
           ['Waiting', behind === undefined ? 'none' : <WaitingSince key="waiting" at={behind} />],
@@ -256,13 +258,13 @@ function Definition({ domain, rule }: OfRule) {
             : ['Groups', <Several key="groups" {...of} ids={source.groups} type="group" none="all" />],
           source.tags === undefined ? undefined : ['Tags', <Tags key="tags" tags={source.tags} />],
           ['Condition', <code key="condition">{rule.condition}</code>],
-          ['Must hold for', rule.for],
+          ['Must hold for', spanOf(rule.for, 'it raises at once')],
           [
             'Clears when',
             rule.clear_when === '' ? 'the condition no longer holds' : <code key="clear">{rule.clear_when}</code>,
           ],
-          ['That must hold for', rule.clear_for],
-          ['Cooldown', rule.cooldown],
+          ['That must hold for', spanOf(rule.clear_for, 'it clears at once')],
+          ['Cooldown', spanOf(rule.cooldown, 'none')],
           ['Severity', <AlarmSeverity key="severity" alarm={rule} />],
           ['Windows are over', WINDOW_TIMES.find(([one]) => one === rule.window_time)?.[1] ?? rule.window_time],
           ...rule.actions.map((action, index): [string, ReactNode] => [
