@@ -1119,6 +1119,7 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     await dialog().getByLabel('Text of the alarm').fill('{{ name }} is hot')
     await press('rooms/messages/rules/rules.tsx POST /{domain_id}/rules', () => confirm('Create rule'))
     await headed('heat')
+    await seen('it raises at once')
     const rule = /\/rules\/([^/?]+)/.exec(page.url())?.[1] ?? ''
     type Stored = { status: string; seen: number; actions: object[]; source: object; paused?: object }
     const stored = async () => await api<Stored>('GET', `/${domain}/rules/${rule}`)

@@ -173,6 +173,8 @@ function Notices({ rule: { paused, last_error: error } }: { rule: Rule }) {
   )
 }
 
+const spanOf = (duration: string, none: string) => (duration === '0s' ? none : duration)
+
 function Counts({ domain, rule }: OfRule) {
   const { behind_since: behind } = rule
   return (
@@ -262,7 +264,7 @@ function Definition({ domain, rule }: OfRule) {
             : ['Groups', <Several key="groups" {...of} ids={source.groups} type="group" none="all" />],
           source.tags === undefined ? undefined : ['Tags', <Tags key="tags" tags={source.tags} />],
           ...(rule.condition === '' ? [] : conditionRows(rule)),
-          ['Cooldown', rule.cooldown],
+          ['Cooldown', spanOf(rule.cooldown, 'none')],
           ['Severity', <AlarmSeverity key="severity" alarm={rule} />],
           ...rule.actions.map((action, index): [string, ReactNode] => [
             `Action ${index + 1}`,
@@ -294,12 +296,12 @@ const silenceRows = ({ after, share = DEFAULT_SHARE }: Rule['source']): Row[] =>
 
 const conditionRows = (rule: Rule): Row[] => [
   ['Condition', <code key="condition">{rule.condition}</code>],
-  ['Must hold for', rule.for],
+  ['Must hold for', spanOf(rule.for, 'it raises at once')],
   [
     'Clears when',
     rule.clear_when === '' ? 'the condition no longer holds' : <code key="clear">{rule.clear_when}</code>,
   ],
-  ['That must hold for', rule.clear_for],
+  ['That must hold for', spanOf(rule.clear_for, 'it clears at once')],
   ['Windows are over', WINDOW_TIMES.find(([one]) => one === rule.window_time)?.[1] ?? rule.window_time],
 ]
 
