@@ -7,7 +7,13 @@ import { create } from '@bufbuild/protobuf'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { ClientDuplexStream } from '@grpc/grpc-js'
 import { digestOf } from '#core/digest.ts'
-import { RunResultSchema, SessionRequestSchema, StagedResultSchema } from '#proto/index.ts'
+import {
+  FailureReason,
+  RunResultSchema,
+  SessionRequestSchema,
+  StagedResultSchema,
+  WireTaskState,
+} from '#proto/index.ts'
 import type {
   LogChunk,
   RejectReason,
@@ -24,6 +30,8 @@ export type SessionStream = ClientDuplexStream<SessionRequest, SessionResponse>
 
 /** Space for everything in a result except its JSON. */
 const RESULT_OVERHEAD_BYTES = 8 * 1024
+/** Space for everything in an entry of the state except its key and value. */
+const STATE_OVERHEAD_BYTES = 96
 const MAX_RESULTS_PER_MESSAGE = 1_000
 /** Output of runs that waits for a congested stream. */
 const MAX_LOG_BYTES = 8 * 1024 * 1024
@@ -57,6 +65,11 @@ export class Outbox {
   /** Output that a result has is not sent apart. */
   get takesOutputInResult(): boolean {
     return this.#limits.takesOutputInResult
+  }
+
+  /** The manager knows the state of tasks. */
+  get keepsState(): boolean {
+    return this.#limits.keepsState
   }
 
   accepted(run: RunRef): void {
@@ -157,7 +170,7 @@ export class Outbox {
     }
     for (const result of this.#results) {
       const sendable = this.#stage(result)
-      const bytes = sendable.resultsJson.length * 3 + RESULT_OVERHEAD_BYTES
+      const bytes = sendable.resultsJson.length * 3 + stateBytes(sendable) + RESULT_OVERHEAD_BYTES
       if (batch.length >= MAX_RESULTS_PER_MESSAGE || batchBytes + bytes > maxBytes) send()
       batch.push(sendable)
       batchBytes += bytes
@@ -167,7 +180,8 @@ export class Outbox {
   }
 
   /** A result that is too large for its message is sent before it in chunks, and the message refers to its digest. */
-  #stage(result: RunResult): RunResult {
+  #stage(given: RunResult): RunResult {
+    const result = this.#withoutState(given)
     const maxInline = Number(this.#limits.maxInlineResultBytes)
     if (result.resultsJson.length * 3 <= maxInline || Buffer.byteLength(result.resultsJson) <= maxInline) return result
     const bytes = Buffer.from(result.resultsJson)
@@ -182,7 +196,28 @@ export class Outbox {
     return create(RunResultSchema, { ...result, resultsJson: '', staged })
   }
 
+  /** A manager that does not write the state must not record the result without it. */
+  #withoutState(result: RunResult): RunResult {
+    if (result.stateEntries.length === 0 || this.#limits.keepsState) return result
+    return create(RunResultSchema, {
+      ...result,
+      state: WireTaskState.FAILED,
+      reason: FailureReason.GUEST_ERROR,
+      error: 'the task manager is of an earlier version and keeps no state of tasks',
+      resultsJson: '',
+      outputInResult: false,
+      stateEntries: [],
+    })
+  }
+
   #write(message: Message): void {
     this.#stream.write(create(SessionRequestSchema, { message }))
   }
+}
+
+function stateBytes({ stateEntries }: RunResult): number {
+  return stateEntries.reduce(
+    (sum, { key, value }) => sum + key.length * 3 + (value?.length ?? 0) + STATE_OVERHEAD_BYTES,
+    0,
+  )
 }

@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file cluster/v1/worker.proto.
  */
 export const file_cluster_v1_worker: GenFile = /*@__PURE__*/
-  fileDesc("ChdjbHVzdGVyL3YxL3dvcmtlci5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSLeAwoPUmVnaXN0ZXJSZXF1ZXN0EhIKCmpvaW5fdG9rZW4YASABKAkSEQoJd29ya2VyX2lkGAIgASgJEhUKDXdvcmtlcl9zZWNyZXQYAyABKAkSDAoEbmFtZRgEIAEoCRIPCgdib290X2lkGAUgASgJEg8KB3ZlcnNpb24YBiABKAkSPQoGbGFiZWxzGAcgAygLMi0uc2tlaW4uY2x1c3Rlci52MS5SZWdpc3RlclJlcXVlc3QuTGFiZWxzRW50cnkSCgoCb3MYCCABKAkSDAoEYXJjaBgJIAEoCRIRCgljcHVfY29yZXMYCiABKA0SFAoMbWVtb3J5X2J5dGVzGAsgASgEEg0KBXNsb3RzGAwgASgNEhAKCHJ1bnRpbWVzGA0gAygJEhYKDmNhY2hlZF9kaWdlc3RzGA4gAygJEg8KB2JhY2tsb2cYDyABKA0SGwoTY2VydGlmaWNhdGVfcmVxdWVzdBgQIAEoDBIbChNtb2R1bGVfcGVlcl9hZGRyZXNzGBEgASgJEhEKCWlzb2xhdGlvbhgSIAEoCRIVCg1wbGF0Zm9ybV9vbmx5GBMgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEinQIKEFJlZ2lzdGVyUmVzcG9uc2USEQoJd29ya2VyX2lkGAEgASgJEhUKDXdvcmtlcl9zZWNyZXQYAiABKAkSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIdChVoZWFydGJlYXRfaW50ZXJ2YWxfbXMYBCABKAQSFAoMbGVhc2VfdHRsX21zGAUgASgEEi4KBmxpbWl0cxgGIAEoCzIeLnNrZWluLmNsdXN0ZXIudjEuV29ya2VyTGltaXRzEjgKC2NlcnRpZmljYXRlGAcgASgLMiMuc2tlaW4uY2x1c3Rlci52MS5Jc3N1ZWRDZXJ0aWZpY2F0ZRISCgp0aWNrZXRfa2V5GAggASgMEhUKDWF1dGhvcml0eV9wZW0YCSABKAkiWQoRSXNzdWVkQ2VydGlmaWNhdGUSFwoPY2VydGlmaWNhdGVfcGVtGAEgASgJEhUKDWF1dGhvcml0eV9wZW0YAiABKAkSFAoMdmFsaWRfZm9yX21zGAMgASgEIlUKDFJlbmV3UmVxdWVzdBIRCgl3b3JrZXJfaWQYASABKAkSFQoNd29ya2VyX3NlY3JldBgCIAEoCRIbChNjZXJ0aWZpY2F0ZV9yZXF1ZXN0GAMgASgMIkkKDVJlbmV3UmVzcG9uc2USOAoLY2VydGlmaWNhdGUYASABKAsyIy5za2Vpbi5jbHVzdGVyLnYxLklzc3VlZENlcnRpZmljYXRlIqQBCgxXb3JrZXJMaW1pdHMSHwoXbWF4X2lubGluZV9yZXN1bHRfYnl0ZXMYASABKAQSHwoXbWF4X3N0YWdlZF9yZXN1bHRfYnl0ZXMYAiABKAQSFwoPbWF4X2NodW5rX2J5dGVzGAMgASgEEhkKEW1heF9tZXNzYWdlX2J5dGVzGAQgASgEEh4KFnRha2VzX291dHB1dF9pbl9yZXN1bHQYBSABKAgitQQKDlNlc3Npb25SZXF1ZXN0EigKBWhlbGxvGAEgASgLMhcuc2tlaW4uY2x1c3Rlci52MS5IZWxsb0gAEjAKCWhlYXJ0YmVhdBgCIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuSGVhcnRiZWF0SAASKgoGYWNjZXB0GAMgASgLMhguc2tlaW4uY2x1c3Rlci52MS5BY2NlcHRIABIqCgZyZWplY3QYBCABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJlamVjdEgAEjUKDHN0YXRlX3VwZGF0ZRgFIAEoCzIdLnNrZWluLmNsdXN0ZXIudjEuU3RhdGVVcGRhdGVIABIqCgZyZXN1bHQYBiABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJlc3VsdEgAEi8KCWxvZ19jaHVuaxgHIAEoCzIaLnNrZWluLmNsdXN0ZXIudjEuTG9nQ2h1bmtIABIxCgpjYW5jZWxfYWNrGAggASgLMhsuc2tlaW4uY2x1c3Rlci52MS5DYW5jZWxBY2tIABIzCgtkcmFpbl9zdGF0ZRgJIAEoCzIcLnNrZWluLmNsdXN0ZXIudjEuRHJhaW5TdGF0ZUgAEjUKDHJlc3VsdF9jaHVuaxgKIAEoCzIdLnNrZWluLmNsdXN0ZXIudjEuUmVzdWx0Q2h1bmtIABIxCgpndWVzdF9jYWxsGAsgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5HdWVzdENhbGxIAEIJCgdtZXNzYWdlIskDCg9TZXNzaW9uUmVzcG9uc2USLAoHd2VsY29tZRgBIAEoCzIZLnNrZWluLmNsdXN0ZXIudjEuV2VsY29tZUgAEioKBmFzc2lnbhgCIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuQXNzaWduSAASKgoGY2FuY2VsGAMgASgLMhguc2tlaW4uY2x1c3Rlci52MS5DYW5jZWxIABI3Cg1sZWFzZV9yZW5ld2VkGAQgASgLMh4uc2tlaW4uY2x1c3Rlci52MS5MZWFzZVJlbmV3ZWRIABIxCgpyZXN1bHRfYWNrGAUgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5SZXN1bHRBY2tIABIuCghwcmVmZXRjaBgGIAEoCzIaLnNrZWluLmNsdXN0ZXIudjEuUHJlZmV0Y2hIABIoCgVkcmFpbhgHIAEoCzIXLnNrZWluLmNsdXN0ZXIudjEuRHJhaW5IABIqCgZnb2F3YXkYCCABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLkdvYXdheUgAEjMKC2d1ZXN0X3JlcGx5GAkgASgLMhwuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFJlcGx5SABCCQoHbWVzc2FnZSKwAQoFSGVsbG8SEQoJd29ya2VyX2lkGAEgASgJEhUKDXdvcmtlcl9zZWNyZXQYAiABKAkSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIPCgdib290X2lkGAQgASgJEioKB3J1bm5pbmcYBSADKAsyGS5za2Vpbi5jbHVzdGVyLnYxLkhlbGRSdW4SKQoHc3Bvb2xlZBgGIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIlwKB0hlbGRSdW4SJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSKgoFc3RhdGUYAiABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLlRhc2tTdGF0ZSKzAQoHV2VsY29tZRImCgRrZWVwGAEgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSJgoEc3RvcBgCIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEigKBnJlc2VuZBgDIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEi4KDGFja25vd2xlZGdlZBgEIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIrMCCglIZWFydGJlYXQSEAoIc2VxdWVuY2UYASABKAQSEgoKZnJlZV9zbG90cxgCIAEoDRIPCgdydW5uaW5nGAMgASgNEhAKCGNwdV9sb2FkGAQgASgBEhkKEWZyZWVfbWVtb3J5X2J5dGVzGAUgASgEEhYKDmZpbmlzaGVkX3RvdGFsGAYgASgEEhwKFGNhY2hlZF9kaWdlc3RzX2FkZGVkGAcgAygJEh4KFmNhY2hlZF9kaWdlc3RzX3JlbW92ZWQYCCADKAkSMAoJcHJlcGFyaW5nGAkgAygLMh0uc2tlaW4uY2x1c3Rlci52MS5QcmVwYXJhdGlvbhI6CgxtZWFzdXJlbWVudHMYCiABKAsyJC5za2Vpbi5jbHVzdGVyLnYxLldvcmtlck1lYXN1cmVtZW50cyKlAwoSV29ya2VyTWVhc3VyZW1lbnRzEhYKDnJlc2lkZW50X2J5dGVzGAEgASgEEg8KB3J1bm5lcnMYAiABKA0SFwoPc3Bvb2xlZF9yZXN1bHRzGAMgASgNEhUKDXNwb29sZWRfYnl0ZXMYBCABKAQSGQoRb2xkZXN0X3Nwb29sZWRfbXMYBSABKAQSFgoOY2FjaGVkX21vZHVsZXMYBiABKA0SFAoMY2FjaGVkX2J5dGVzGAcgASgEEhkKEW1vZHVsZV9oaXRzX3RvdGFsGAggASgEEhwKFG1vZHVsZV9mZXRjaGVzX3RvdGFsGAkgASgEEiMKG21vZHVsZV9mZXRjaF9mYWlsdXJlc190b3RhbBgKIAEoBBJWChJydW5uZXJfa2lsbHNfdG90YWwYCyADKAsyOi5za2Vpbi5jbHVzdGVyLnYxLldvcmtlck1lYXN1cmVtZW50cy5SdW5uZXJLaWxsc1RvdGFsRW50cnkaNwoVUnVubmVyS2lsbHNUb3RhbEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoBDoCOAEiRgoLUHJlcGFyYXRpb24SJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSEAoIcG9zaXRpb24YAiABKA0iVQoMTGVhc2VSZW5ld2VkEhAKCHNlcXVlbmNlGAEgASgEEhQKDGxlYXNlX3R0bF9tcxgCIAEoBBIdChVoZWFydGJlYXRfaW50ZXJ2YWxfbXMYAyABKAQiOwoGQXNzaWduEjEKC2Fzc2lnbm1lbnRzGAEgAygLMhwuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50IjAKBkFjY2VwdBImCgRydW5zGAEgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYicAoGUmVqZWN0EiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEi4KBnJlYXNvbhgCIAEoDjIeLnNrZWluLmNsdXN0ZXIudjEuUmVqZWN0UmVhc29uEg8KB21lc3NhZ2UYAyABKAkiOAoLU3RhdGVVcGRhdGUSKQoHcnVubmluZxgBIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIjYKBlJlc3VsdBIsCgdyZXN1bHRzGAEgAygLMhsuc2tlaW4uY2x1c3Rlci52MS5SdW5SZXN1bHQiPgoJUmVzdWx0QWNrEjEKCHJlY2VpcHRzGAEgAygLMh8uc2tlaW4uY2x1c3Rlci52MS5SZXN1bHRSZWNlaXB0IkgKDVJlc3VsdFJlY2VpcHQSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSEAoIcmVjb3JkZWQYAiABKAgiYgoLUmVzdWx0Q2h1bmsSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDgoGZGlnZXN0GAIgASgJEg4KBm9mZnNldBgDIAEoBBIMCgRkYXRhGAQgASgMIo8BCghMb2dDaHVuaxIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIrCgZzdHJlYW0YAiABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLkxvZ1N0cmVhbRIOCgZvZmZzZXQYAyABKAQSDAoEZGF0YRgEIAEoDBIRCgl0cnVuY2F0ZWQYBSABKAgiMAoGQ2FuY2VsEiYKBHJ1bnMYASADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZiJDCglDYW5jZWxBY2sSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDwoHc3RvcHBlZBgCIAEoCCI4CghQcmVmZXRjaBIsCgdtb2R1bGVzGAEgAygLMhsuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVSZWYiGQoFRHJhaW4SEAoIZHJhaW5pbmcYASABKAgiLwoKRHJhaW5TdGF0ZRIQCghkcmFpbmluZxgBIAEoCBIPCgdydW5uaW5nGAIgASgNIjQKBkdvYXdheRIOCgZyZWFzb24YASABKAkSGgoScmVjb25uZWN0X2FmdGVyX21zGAIgASgEIqsBCglHdWVzdENhbGwSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDwoHY2FsbF9pZBgCIAEoDRIxCgdwdWJsaXNoGAMgASgLMh4uc2tlaW4uY2x1c3Rlci52MS5HdWVzdFB1Ymxpc2hIABIrCgRyZWFkGAQgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFJlYWRIAEIGCgRjYWxsIkUKDEd1ZXN0UHVibGlzaBISCgpjaGFubmVsX2lkGAEgASgJEhAKCHN1YnRvcGljGAIgASgJEg8KB3BheWxvYWQYAyABKAwiogEKCUd1ZXN0UmVhZBISCgpjaGFubmVsX2lkGAEgASgJEhAKCHN1YnRvcGljGAIgASgJEgwKBG5hbWUYAyABKAkSGQoMZnJvbV9zZWNvbmRzGAQgASgBSACIAQESFwoKdG9fc2Vjb25kcxgFIAEoAUgBiAEBEg0KBWxpbWl0GAYgASgNQg8KDV9mcm9tX3NlY29uZHNCDQoLX3RvX3NlY29uZHMizQEKCkd1ZXN0UmVwbHkSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDwoHY2FsbF9pZBgCIAEoDRI1CglwdWJsaXNoZWQYAyABKAsyIC5za2Vpbi5jbHVzdGVyLnYxLkd1ZXN0UHVibGlzaGVkSAASFgoMcmVjb3Jkc19qc29uGAQgASgMSAASLQoFZXJyb3IYBSABKAsyHC5za2Vpbi5jbHVzdGVyLnYxLkd1ZXN0RXJyb3JIAEIJCgdvdXRjb21lIhAKDkd1ZXN0UHVibGlzaGVkIisKCkd1ZXN0RXJyb3ISDAoEa2luZBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJKtsBCgxSZWplY3RSZWFzb24SHQoZUkVKRUNUX1JFQVNPTl9VTlNQRUNJRklFRBAAEhkKFVJFSkVDVF9SRUFTT05fTk9fU0xPVBABEhoKFlJFSkVDVF9SRUFTT05fRFJBSU5JTkcQAhIcChhSRUpFQ1RfUkVBU09OX05PX1JVTlRJTUUQAxIfChtSRUpFQ1RfUkVBU09OX1JVTk5FUl9LSUxMRUQQBBIbChdSRUpFQ1RfUkVBU09OX0lTT0xBVElPThAFEhkKFVJFSkVDVF9SRUFTT05fQ1JPV0RFRBAGKlUKCUxvZ1N0cmVhbRIaChZMT0dfU1RSRUFNX1VOU1BFQ0lGSUVEEAASFQoRTE9HX1NUUkVBTV9TVERPVVQQARIVChFMT0dfU1RSRUFNX1NUREVSUhACMoACCg1Xb3JrZXJTZXJ2aWNlElEKCFJlZ2lzdGVyEiEuc2tlaW4uY2x1c3Rlci52MS5SZWdpc3RlclJlcXVlc3QaIi5za2Vpbi5jbHVzdGVyLnYxLlJlZ2lzdGVyUmVzcG9uc2USSAoFUmVuZXcSHi5za2Vpbi5jbHVzdGVyLnYxLlJlbmV3UmVxdWVzdBofLnNrZWluLmNsdXN0ZXIudjEuUmVuZXdSZXNwb25zZRJSCgdTZXNzaW9uEiAuc2tlaW4uY2x1c3Rlci52MS5TZXNzaW9uUmVxdWVzdBohLnNrZWluLmNsdXN0ZXIudjEuU2Vzc2lvblJlc3BvbnNlKAEwAWIGcHJvdG8z", [file_cluster_v1_run]);
+  fileDesc("ChdjbHVzdGVyL3YxL3dvcmtlci5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSLeAwoPUmVnaXN0ZXJSZXF1ZXN0EhIKCmpvaW5fdG9rZW4YASABKAkSEQoJd29ya2VyX2lkGAIgASgJEhUKDXdvcmtlcl9zZWNyZXQYAyABKAkSDAoEbmFtZRgEIAEoCRIPCgdib290X2lkGAUgASgJEg8KB3ZlcnNpb24YBiABKAkSPQoGbGFiZWxzGAcgAygLMi0uc2tlaW4uY2x1c3Rlci52MS5SZWdpc3RlclJlcXVlc3QuTGFiZWxzRW50cnkSCgoCb3MYCCABKAkSDAoEYXJjaBgJIAEoCRIRCgljcHVfY29yZXMYCiABKA0SFAoMbWVtb3J5X2J5dGVzGAsgASgEEg0KBXNsb3RzGAwgASgNEhAKCHJ1bnRpbWVzGA0gAygJEhYKDmNhY2hlZF9kaWdlc3RzGA4gAygJEg8KB2JhY2tsb2cYDyABKA0SGwoTY2VydGlmaWNhdGVfcmVxdWVzdBgQIAEoDBIbChNtb2R1bGVfcGVlcl9hZGRyZXNzGBEgASgJEhEKCWlzb2xhdGlvbhgSIAEoCRIVCg1wbGF0Zm9ybV9vbmx5GBMgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEinQIKEFJlZ2lzdGVyUmVzcG9uc2USEQoJd29ya2VyX2lkGAEgASgJEhUKDXdvcmtlcl9zZWNyZXQYAiABKAkSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIdChVoZWFydGJlYXRfaW50ZXJ2YWxfbXMYBCABKAQSFAoMbGVhc2VfdHRsX21zGAUgASgEEi4KBmxpbWl0cxgGIAEoCzIeLnNrZWluLmNsdXN0ZXIudjEuV29ya2VyTGltaXRzEjgKC2NlcnRpZmljYXRlGAcgASgLMiMuc2tlaW4uY2x1c3Rlci52MS5Jc3N1ZWRDZXJ0aWZpY2F0ZRISCgp0aWNrZXRfa2V5GAggASgMEhUKDWF1dGhvcml0eV9wZW0YCSABKAkiWQoRSXNzdWVkQ2VydGlmaWNhdGUSFwoPY2VydGlmaWNhdGVfcGVtGAEgASgJEhUKDWF1dGhvcml0eV9wZW0YAiABKAkSFAoMdmFsaWRfZm9yX21zGAMgASgEIlUKDFJlbmV3UmVxdWVzdBIRCgl3b3JrZXJfaWQYASABKAkSFQoNd29ya2VyX3NlY3JldBgCIAEoCRIbChNjZXJ0aWZpY2F0ZV9yZXF1ZXN0GAMgASgMIkkKDVJlbmV3UmVzcG9uc2USOAoLY2VydGlmaWNhdGUYASABKAsyIy5za2Vpbi5jbHVzdGVyLnYxLklzc3VlZENlcnRpZmljYXRlIrkBCgxXb3JrZXJMaW1pdHMSHwoXbWF4X2lubGluZV9yZXN1bHRfYnl0ZXMYASABKAQSHwoXbWF4X3N0YWdlZF9yZXN1bHRfYnl0ZXMYAiABKAQSFwoPbWF4X2NodW5rX2J5dGVzGAMgASgEEhkKEW1heF9tZXNzYWdlX2J5dGVzGAQgASgEEh4KFnRha2VzX291dHB1dF9pbl9yZXN1bHQYBSABKAgSEwoLa2VlcHNfc3RhdGUYBiABKAgitQQKDlNlc3Npb25SZXF1ZXN0EigKBWhlbGxvGAEgASgLMhcuc2tlaW4uY2x1c3Rlci52MS5IZWxsb0gAEjAKCWhlYXJ0YmVhdBgCIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuSGVhcnRiZWF0SAASKgoGYWNjZXB0GAMgASgLMhguc2tlaW4uY2x1c3Rlci52MS5BY2NlcHRIABIqCgZyZWplY3QYBCABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJlamVjdEgAEjUKDHN0YXRlX3VwZGF0ZRgFIAEoCzIdLnNrZWluLmNsdXN0ZXIudjEuU3RhdGVVcGRhdGVIABIqCgZyZXN1bHQYBiABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJlc3VsdEgAEi8KCWxvZ19jaHVuaxgHIAEoCzIaLnNrZWluLmNsdXN0ZXIudjEuTG9nQ2h1bmtIABIxCgpjYW5jZWxfYWNrGAggASgLMhsuc2tlaW4uY2x1c3Rlci52MS5DYW5jZWxBY2tIABIzCgtkcmFpbl9zdGF0ZRgJIAEoCzIcLnNrZWluLmNsdXN0ZXIudjEuRHJhaW5TdGF0ZUgAEjUKDHJlc3VsdF9jaHVuaxgKIAEoCzIdLnNrZWluLmNsdXN0ZXIudjEuUmVzdWx0Q2h1bmtIABIxCgpndWVzdF9jYWxsGAsgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5HdWVzdENhbGxIAEIJCgdtZXNzYWdlIskDCg9TZXNzaW9uUmVzcG9uc2USLAoHd2VsY29tZRgBIAEoCzIZLnNrZWluLmNsdXN0ZXIudjEuV2VsY29tZUgAEioKBmFzc2lnbhgCIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuQXNzaWduSAASKgoGY2FuY2VsGAMgASgLMhguc2tlaW4uY2x1c3Rlci52MS5DYW5jZWxIABI3Cg1sZWFzZV9yZW5ld2VkGAQgASgLMh4uc2tlaW4uY2x1c3Rlci52MS5MZWFzZVJlbmV3ZWRIABIxCgpyZXN1bHRfYWNrGAUgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5SZXN1bHRBY2tIABIuCghwcmVmZXRjaBgGIAEoCzIaLnNrZWluLmNsdXN0ZXIudjEuUHJlZmV0Y2hIABIoCgVkcmFpbhgHIAEoCzIXLnNrZWluLmNsdXN0ZXIudjEuRHJhaW5IABIqCgZnb2F3YXkYCCABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLkdvYXdheUgAEjMKC2d1ZXN0X3JlcGx5GAkgASgLMhwuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFJlcGx5SABCCQoHbWVzc2FnZSKwAQoFSGVsbG8SEQoJd29ya2VyX2lkGAEgASgJEhUKDXdvcmtlcl9zZWNyZXQYAiABKAkSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIPCgdib290X2lkGAQgASgJEioKB3J1bm5pbmcYBSADKAsyGS5za2Vpbi5jbHVzdGVyLnYxLkhlbGRSdW4SKQoHc3Bvb2xlZBgGIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIlwKB0hlbGRSdW4SJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSKgoFc3RhdGUYAiABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLlRhc2tTdGF0ZSKzAQoHV2VsY29tZRImCgRrZWVwGAEgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSJgoEc3RvcBgCIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEigKBnJlc2VuZBgDIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEi4KDGFja25vd2xlZGdlZBgEIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIrMCCglIZWFydGJlYXQSEAoIc2VxdWVuY2UYASABKAQSEgoKZnJlZV9zbG90cxgCIAEoDRIPCgdydW5uaW5nGAMgASgNEhAKCGNwdV9sb2FkGAQgASgBEhkKEWZyZWVfbWVtb3J5X2J5dGVzGAUgASgEEhYKDmZpbmlzaGVkX3RvdGFsGAYgASgEEhwKFGNhY2hlZF9kaWdlc3RzX2FkZGVkGAcgAygJEh4KFmNhY2hlZF9kaWdlc3RzX3JlbW92ZWQYCCADKAkSMAoJcHJlcGFyaW5nGAkgAygLMh0uc2tlaW4uY2x1c3Rlci52MS5QcmVwYXJhdGlvbhI6CgxtZWFzdXJlbWVudHMYCiABKAsyJC5za2Vpbi5jbHVzdGVyLnYxLldvcmtlck1lYXN1cmVtZW50cyKlAwoSV29ya2VyTWVhc3VyZW1lbnRzEhYKDnJlc2lkZW50X2J5dGVzGAEgASgEEg8KB3J1bm5lcnMYAiABKA0SFwoPc3Bvb2xlZF9yZXN1bHRzGAMgASgNEhUKDXNwb29sZWRfYnl0ZXMYBCABKAQSGQoRb2xkZXN0X3Nwb29sZWRfbXMYBSABKAQSFgoOY2FjaGVkX21vZHVsZXMYBiABKA0SFAoMY2FjaGVkX2J5dGVzGAcgASgEEhkKEW1vZHVsZV9oaXRzX3RvdGFsGAggASgEEhwKFG1vZHVsZV9mZXRjaGVzX3RvdGFsGAkgASgEEiMKG21vZHVsZV9mZXRjaF9mYWlsdXJlc190b3RhbBgKIAEoBBJWChJydW5uZXJfa2lsbHNfdG90YWwYCyADKAsyOi5za2Vpbi5jbHVzdGVyLnYxLldvcmtlck1lYXN1cmVtZW50cy5SdW5uZXJLaWxsc1RvdGFsRW50cnkaNwoVUnVubmVyS2lsbHNUb3RhbEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoBDoCOAEiRgoLUHJlcGFyYXRpb24SJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSEAoIcG9zaXRpb24YAiABKA0iVQoMTGVhc2VSZW5ld2VkEhAKCHNlcXVlbmNlGAEgASgEEhQKDGxlYXNlX3R0bF9tcxgCIAEoBBIdChVoZWFydGJlYXRfaW50ZXJ2YWxfbXMYAyABKAQiOwoGQXNzaWduEjEKC2Fzc2lnbm1lbnRzGAEgAygLMhwuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50IjAKBkFjY2VwdBImCgRydW5zGAEgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYicAoGUmVqZWN0EiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEi4KBnJlYXNvbhgCIAEoDjIeLnNrZWluLmNsdXN0ZXIudjEuUmVqZWN0UmVhc29uEg8KB21lc3NhZ2UYAyABKAkiOAoLU3RhdGVVcGRhdGUSKQoHcnVubmluZxgBIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIjYKBlJlc3VsdBIsCgdyZXN1bHRzGAEgAygLMhsuc2tlaW4uY2x1c3Rlci52MS5SdW5SZXN1bHQiPgoJUmVzdWx0QWNrEjEKCHJlY2VpcHRzGAEgAygLMh8uc2tlaW4uY2x1c3Rlci52MS5SZXN1bHRSZWNlaXB0IkgKDVJlc3VsdFJlY2VpcHQSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSEAoIcmVjb3JkZWQYAiABKAgiYgoLUmVzdWx0Q2h1bmsSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDgoGZGlnZXN0GAIgASgJEg4KBm9mZnNldBgDIAEoBBIMCgRkYXRhGAQgASgMIo8BCghMb2dDaHVuaxIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIrCgZzdHJlYW0YAiABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLkxvZ1N0cmVhbRIOCgZvZmZzZXQYAyABKAQSDAoEZGF0YRgEIAEoDBIRCgl0cnVuY2F0ZWQYBSABKAgiMAoGQ2FuY2VsEiYKBHJ1bnMYASADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZiJDCglDYW5jZWxBY2sSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDwoHc3RvcHBlZBgCIAEoCCI4CghQcmVmZXRjaBIsCgdtb2R1bGVzGAEgAygLMhsuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVSZWYiGQoFRHJhaW4SEAoIZHJhaW5pbmcYASABKAgiLwoKRHJhaW5TdGF0ZRIQCghkcmFpbmluZxgBIAEoCBIPCgdydW5uaW5nGAIgASgNIjQKBkdvYXdheRIOCgZyZWFzb24YASABKAkSGgoScmVjb25uZWN0X2FmdGVyX21zGAIgASgEIpkCCglHdWVzdENhbGwSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDwoHY2FsbF9pZBgCIAEoDRIxCgdwdWJsaXNoGAMgASgLMh4uc2tlaW4uY2x1c3Rlci52MS5HdWVzdFB1Ymxpc2hIABIrCgRyZWFkGAQgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFJlYWRIABI0CglzdGF0ZV9nZXQYBSABKAsyHy5za2Vpbi5jbHVzdGVyLnYxLkd1ZXN0U3RhdGVHZXRIABI2CgpzdGF0ZV9rZXlzGAYgASgLMiAuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFN0YXRlS2V5c0gAQgYKBGNhbGwiLQoNR3Vlc3RTdGF0ZUdldBIOCgZjbGllbnQYASABKAkSDAoEa2V5cxgCIAMoCSIvCg5HdWVzdFN0YXRlS2V5cxIOCgZjbGllbnQYASABKAkSDQoFYWZ0ZXIYAiABKAkiRQoMR3Vlc3RQdWJsaXNoEhIKCmNoYW5uZWxfaWQYASABKAkSEAoIc3VidG9waWMYAiABKAkSDwoHcGF5bG9hZBgDIAEoDCKiAQoJR3Vlc3RSZWFkEhIKCmNoYW5uZWxfaWQYASABKAkSEAoIc3VidG9waWMYAiABKAkSDAoEbmFtZRgDIAEoCRIZCgxmcm9tX3NlY29uZHMYBCABKAFIAIgBARIXCgp0b19zZWNvbmRzGAUgASgBSAGIAQESDQoFbGltaXQYBiABKA1CDwoNX2Zyb21fc2Vjb25kc0INCgtfdG9fc2Vjb25kcyLDAgoKR3Vlc3RSZXBseRIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIPCgdjYWxsX2lkGAIgASgNEjUKCXB1Ymxpc2hlZBgDIAEoCzIgLnNrZWluLmNsdXN0ZXIudjEuR3Vlc3RQdWJsaXNoZWRIABIWCgxyZWNvcmRzX2pzb24YBCABKAxIABItCgVlcnJvchgFIAEoCzIcLnNrZWluLmNsdXN0ZXIudjEuR3Vlc3RFcnJvckgAEjoKDHN0YXRlX3ZhbHVlcxgGIAEoCzIiLnNrZWluLmNsdXN0ZXIudjEuR3Vlc3RTdGF0ZVZhbHVlc0gAEjgKC3N0YXRlX25hbWVzGAcgASgLMiEuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFN0YXRlTmFtZXNIAEIJCgdvdXRjb21lIkUKEEd1ZXN0U3RhdGVWYWx1ZXMSMQoGdmFsdWVzGAEgAygLMiEuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFN0YXRlVmFsdWUiMQoPR3Vlc3RTdGF0ZVZhbHVlEg8KB3ZlcnNpb24YASABKAQSDQoFdmFsdWUYAiABKAwiHwoPR3Vlc3RTdGF0ZU5hbWVzEgwKBGtleXMYASADKAkiEAoOR3Vlc3RQdWJsaXNoZWQiKwoKR3Vlc3RFcnJvchIMCgRraW5kGAEgASgJEg8KB21lc3NhZ2UYAiABKAkq2wEKDFJlamVjdFJlYXNvbhIdChlSRUpFQ1RfUkVBU09OX1VOU1BFQ0lGSUVEEAASGQoVUkVKRUNUX1JFQVNPTl9OT19TTE9UEAESGgoWUkVKRUNUX1JFQVNPTl9EUkFJTklORxACEhwKGFJFSkVDVF9SRUFTT05fTk9fUlVOVElNRRADEh8KG1JFSkVDVF9SRUFTT05fUlVOTkVSX0tJTExFRBAEEhsKF1JFSkVDVF9SRUFTT05fSVNPTEFUSU9OEAUSGQoVUkVKRUNUX1JFQVNPTl9DUk9XREVEEAYqVQoJTG9nU3RyZWFtEhoKFkxPR19TVFJFQU1fVU5TUEVDSUZJRUQQABIVChFMT0dfU1RSRUFNX1NURE9VVBABEhUKEUxPR19TVFJFQU1fU1RERVJSEAIygAIKDVdvcmtlclNlcnZpY2USUQoIUmVnaXN0ZXISIS5za2Vpbi5jbHVzdGVyLnYxLlJlZ2lzdGVyUmVxdWVzdBoiLnNrZWluLmNsdXN0ZXIudjEuUmVnaXN0ZXJSZXNwb25zZRJICgVSZW5ldxIeLnNrZWluLmNsdXN0ZXIudjEuUmVuZXdSZXF1ZXN0Gh8uc2tlaW4uY2x1c3Rlci52MS5SZW5ld1Jlc3BvbnNlElIKB1Nlc3Npb24SIC5za2Vpbi5jbHVzdGVyLnYxLlNlc3Npb25SZXF1ZXN0GiEuc2tlaW4uY2x1c3Rlci52MS5TZXNzaW9uUmVzcG9uc2UoATABYgZwcm90bzM", [file_cluster_v1_run]);
 
 /**
  * The identity and the capabilities of a worker.
@@ -108,7 +108,7 @@ export type RegisterRequest = Message<"skein.cluster.v1.RegisterRequest"> & {
   slots: number;
 
   /**
-   * Supported runtimes: core, wasi-preview1, component.
+   * Supported runtimes: core, wasi-preview1, component, state (imports of the state of tasks).
    *
    * @generated from field: repeated string runtimes = 13;
    */
@@ -380,6 +380,14 @@ export type WorkerLimits = Message<"skein.cluster.v1.WorkerLimits"> & {
    * @generated from field: bool takes_output_in_result = 5;
    */
   takesOutputInResult: boolean;
+
+  /**
+   * The manager answers calls about the state of tasks, and writes RunResult.state_entries. Absent from managers before this field: a guest that
+   * uses its state gets an error.
+   *
+   * @generated from field: bool keeps_state = 6;
+   */
+  keepsState: boolean;
 };
 
 /**
@@ -1405,6 +1413,22 @@ export type GuestCall = Message<"skein.cluster.v1.GuestCall"> & {
      */
     value: GuestRead;
     case: "read";
+  } | {
+    /**
+     * Read values of the task's state.
+     *
+     * @generated from field: skein.cluster.v1.GuestStateGet state_get = 5;
+     */
+    value: GuestStateGet;
+    case: "stateGet";
+  } | {
+    /**
+     * List keys of the task's state.
+     *
+     * @generated from field: skein.cluster.v1.GuestStateKeys state_keys = 6;
+     */
+    value: GuestStateKeys;
+    case: "stateKeys";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1414,6 +1438,62 @@ export type GuestCall = Message<"skein.cluster.v1.GuestCall"> & {
  */
 export const GuestCallSchema: GenMessage<GuestCall> = /*@__PURE__*/
   messageDesc(file_cluster_v1_worker, 30);
+
+/**
+ * Values of the state of the task, as they are stored now.
+ *
+ * @generated from message skein.cluster.v1.GuestStateGet
+ */
+export type GuestStateGet = Message<"skein.cluster.v1.GuestStateGet"> & {
+  /**
+   * Publisher of the message of the run, whose bucket it is; empty: the bucket of the task.
+   *
+   * @generated from field: string client = 1;
+   */
+  client: string;
+
+  /**
+   * At most 10 keys.
+   *
+   * @generated from field: repeated string keys = 2;
+   */
+  keys: string[];
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestStateGet.
+ * Use `create(GuestStateGetSchema)` to create a new message.
+ */
+export const GuestStateGetSchema: GenMessage<GuestStateGet> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 31);
+
+/**
+ * The next keys of a bucket, at most 1,000, in the order of their bytes.
+ *
+ * @generated from message skein.cluster.v1.GuestStateKeys
+ */
+export type GuestStateKeys = Message<"skein.cluster.v1.GuestStateKeys"> & {
+  /**
+   * Publisher of the message of the run, whose bucket it is; empty: the bucket of the task.
+   *
+   * @generated from field: string client = 1;
+   */
+  client: string;
+
+  /**
+   * Keys after this one; empty: from the first one.
+   *
+   * @generated from field: string after = 2;
+   */
+  after: string;
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestStateKeys.
+ * Use `create(GuestStateKeysSchema)` to create a new message.
+ */
+export const GuestStateKeysSchema: GenMessage<GuestStateKeys> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 32);
 
 /**
  * A message to publish. Requires a grant `publish` of the assignment for this channel and subtopic.
@@ -1448,7 +1528,7 @@ export type GuestPublish = Message<"skein.cluster.v1.GuestPublish"> & {
  * Use `create(GuestPublishSchema)` to create a new message.
  */
 export const GuestPublishSchema: GenMessage<GuestPublish> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 31);
+  messageDesc(file_cluster_v1_worker, 33);
 
 /**
  * Stored messages to read, newest first. Requires a grant `read` of the assignment for this channel and subtopic.
@@ -1504,7 +1584,7 @@ export type GuestRead = Message<"skein.cluster.v1.GuestRead"> & {
  * Use `create(GuestReadSchema)` to create a new message.
  */
 export const GuestReadSchema: GenMessage<GuestRead> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 32);
+  messageDesc(file_cluster_v1_worker, 34);
 
 /**
  * Answer to a GuestCall.
@@ -1555,6 +1635,22 @@ export type GuestReply = Message<"skein.cluster.v1.GuestReply"> & {
      */
     value: GuestError;
     case: "error";
+  } | {
+    /**
+     * Values of the state.
+     *
+     * @generated from field: skein.cluster.v1.GuestStateValues state_values = 6;
+     */
+    value: GuestStateValues;
+    case: "stateValues";
+  } | {
+    /**
+     * Keys of the state.
+     *
+     * @generated from field: skein.cluster.v1.GuestStateNames state_names = 7;
+     */
+    value: GuestStateNames;
+    case: "stateNames";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1563,7 +1659,77 @@ export type GuestReply = Message<"skein.cluster.v1.GuestReply"> & {
  * Use `create(GuestReplySchema)` to create a new message.
  */
 export const GuestReplySchema: GenMessage<GuestReply> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 33);
+  messageDesc(file_cluster_v1_worker, 35);
+
+/**
+ * Values in the order of the keys that were asked for.
+ *
+ * @generated from message skein.cluster.v1.GuestStateValues
+ */
+export type GuestStateValues = Message<"skein.cluster.v1.GuestStateValues"> & {
+  /**
+   * One per key.
+   *
+   * @generated from field: repeated skein.cluster.v1.GuestStateValue values = 1;
+   */
+  values: GuestStateValue[];
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestStateValues.
+ * Use `create(GuestStateValuesSchema)` to create a new message.
+ */
+export const GuestStateValuesSchema: GenMessage<GuestStateValues> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 36);
+
+/**
+ * A value of the state of a task.
+ *
+ * @generated from message skein.cluster.v1.GuestStateValue
+ */
+export type GuestStateValue = Message<"skein.cluster.v1.GuestStateValue"> & {
+  /**
+   * Number of the write of the value; 0: the key has no value.
+   *
+   * @generated from field: uint64 version = 1;
+   */
+  version: bigint;
+
+  /**
+   * The value, at most 64 KiB.
+   *
+   * @generated from field: bytes value = 2;
+   */
+  value: Uint8Array;
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestStateValue.
+ * Use `create(GuestStateValueSchema)` to create a new message.
+ */
+export const GuestStateValueSchema: GenMessage<GuestStateValue> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 37);
+
+/**
+ * Keys of the state of a task.
+ *
+ * @generated from message skein.cluster.v1.GuestStateNames
+ */
+export type GuestStateNames = Message<"skein.cluster.v1.GuestStateNames"> & {
+  /**
+   * The keys.
+   *
+   * @generated from field: repeated string keys = 1;
+   */
+  keys: string[];
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestStateNames.
+ * Use `create(GuestStateNamesSchema)` to create a new message.
+ */
+export const GuestStateNamesSchema: GenMessage<GuestStateNames> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 38);
 
 /**
  * A publication that is stored.
@@ -1578,7 +1744,7 @@ export type GuestPublished = Message<"skein.cluster.v1.GuestPublished"> & {
  * Use `create(GuestPublishedSchema)` to create a new message.
  */
 export const GuestPublishedSchema: GenMessage<GuestPublished> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 34);
+  messageDesc(file_cluster_v1_worker, 39);
 
 /**
  * Why a call of a guest was refused.
@@ -1606,7 +1772,7 @@ export type GuestError = Message<"skein.cluster.v1.GuestError"> & {
  * Use `create(GuestErrorSchema)` to create a new message.
  */
 export const GuestErrorSchema: GenMessage<GuestError> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 35);
+  messageDesc(file_cluster_v1_worker, 40);
 
 /**
  * Why a worker rejects a run.
