@@ -45,6 +45,8 @@ import { startScheduler } from './schedules/scheduler.ts'
 import { AmountQuotas } from './store/amount-quotas.ts'
 import { ModuleCatalogue } from './store/catalogue.ts'
 import { taskRoutes } from './tasks/routes.ts'
+import { stateRoutes } from './state/routes.ts'
+import { createStateService } from './state/service.ts'
 import { TasksService } from './tasks/service.ts'
 import { TaskReader } from './tasks/task-reader.ts'
 import { TaskWriter } from './tasks/task-writer.ts'
@@ -268,6 +270,7 @@ export class ManagerServices {
     registerRouteRules(app)
     registerTrials(app)
     await taskRoutes({ tasks: this.#tasks, callers, bodies: this.#bodies })(app)
+    await stateRoutes({ state: createStateService({ database, tasks: this.#tasks }), callers })(app)
     await startRoutes({ runs: this.#runs, callers })(app)
     await invokeRoutes({ invocations: this.#invocations, callers })(app)
     await runRoutes({ runs: this.#runs, access, callers, streams })(app)

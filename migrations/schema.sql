@@ -7,6 +7,8 @@ CREATE SEQUENCE entity_keys AS bigint;
 
 CREATE SEQUENCE fence AS bigint;
 
+CREATE SEQUENCE task_state_versions AS bigint;
+
 CREATE OR REPLACE FUNCTION add_journal_subjects()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -2751,6 +2753,34 @@ CREATE INDEX task_replays_due ON task_replays USING btree (due_at, key);
 CREATE INDEX task_replays_task ON task_replays USING btree (task_key);
 CREATE INDEX task_replays_user ON task_replays USING btree (user_key);
 
+CREATE TABLE task_state (
+  task_key bigint NOT NULL,
+  client text COLLATE "C" NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  value bytea NOT NULL,
+  version bigint NOT NULL,
+  updated_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT task_state_pkey PRIMARY KEY (task_key, client, name)
+) WITH (fillfactor=80);
+COMMENT ON TABLE task_state IS 'What guests of a task keep between runs.';
+COMMENT ON COLUMN task_state.task_key IS 'The task.';
+COMMENT ON COLUMN task_state.client IS 'The publisher whose messages the value belongs to; empty: the bucket of the task.';
+COMMENT ON COLUMN task_state.name IS 'The key.';
+COMMENT ON COLUMN task_state.value IS 'The value, as the guest wrote it.';
+COMMENT ON COLUMN task_state.version IS 'Number of the write: another one, another number.';
+COMMENT ON COLUMN task_state.updated_at IS 'When it was written.';
+
+CREATE TABLE task_state_sizes (
+  task_key bigint NOT NULL,
+  keys integer NOT NULL DEFAULT 0,
+  bytes bigint NOT NULL DEFAULT 0,
+  CONSTRAINT task_state_sizes_pkey PRIMARY KEY (task_key)
+) WITH (fillfactor=80);
+COMMENT ON TABLE task_state_sizes IS 'How much state a task has. Who writes state of a task locks its row.';
+COMMENT ON COLUMN task_state_sizes.task_key IS 'The task.';
+COMMENT ON COLUMN task_state_sizes.keys IS 'Number of its keys, in all buckets.';
+COMMENT ON COLUMN task_state_sizes.bytes IS 'Bytes of its keys and values.';
+
 CREATE TABLE task_triggers (
   task_key bigint NOT NULL,
   channel_key bigint NOT NULL,
@@ -3313,6 +3343,8 @@ ALTER TABLE task_publications ADD CONSTRAINT task_publications_domain_fkey FOREI
 ALTER TABLE task_publications ADD CONSTRAINT task_publications_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE task_replays ADD CONSTRAINT task_replays_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
 ALTER TABLE task_replays ADD CONSTRAINT task_replays_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE task_state ADD CONSTRAINT task_state_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
+ALTER TABLE task_state_sizes ADD CONSTRAINT task_state_sizes_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
 ALTER TABLE task_triggers ADD CONSTRAINT task_triggers_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE task_triggers ADD CONSTRAINT task_triggers_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
 ALTER TABLE tasks ADD CONSTRAINT tasks_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;

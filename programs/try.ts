@@ -96,6 +96,7 @@ function presentRun({ inputs, stdin }: PlannedCall, hasMessage: boolean, report:
     duration_ms: report.durationMs,
     publications: report.publications,
     publications_total: report.publicationCount,
+    ...(report.kept === undefined ? {} : { kept: report.kept }),
   }
 }
 

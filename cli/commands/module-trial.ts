@@ -1,7 +1,7 @@
 /** `skein modules try`: runs a module in a program of its own, which has the runner and the isolation of a worker. */
 import { fork } from 'node:child_process'
 import { basename, join, resolve } from 'node:path'
-import { parseSize } from '#core/bytes/index.ts'
+import { parseSize, textOrBytes } from '#core/bytes/index.ts'
 import { HOME, entryPoint } from '#core/installation.ts'
 import type { Cli } from '../shared/command.ts'
 import { secondsOf } from '../shared/duration.ts'
@@ -153,9 +153,18 @@ function describeRun(run: Record<string, unknown>, memoryLimitBytes: number, lin
       )
     }),
     ...(total > publications.length ? [line('publishes', `and ${total - publications.length} more messages`)] : []),
+    ...recordsOf(run['kept']).map(({ bucket, key, value }) =>
+      line('keeps', oneLine(`${plainText(bucket)}: ${cut(plainText(key))} = ${cut(textOfBase64(plainText(value)))}`)),
+    ),
     line('memory', `${memory === null ? 'unknown' : sizeOf(Number(memory))} of at most ${sizeOf(memoryLimitBytes)}`),
     line('time', `${milliseconds(run['duration_ms'])}, after ${milliseconds(run['prepare_ms'])} to start and compile`),
   ]
+}
+
+/** Bytes that are no text stay in base64. */
+function textOfBase64(base64: string): string {
+  const read = textOrBytes(Buffer.from(base64, 'base64'))
+  return typeof read === 'string' ? read : `base64 ${read.base64}`
 }
 
 const cut = (text: string): string =>

@@ -8,6 +8,7 @@ import { arg, json, jsonObject } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
 import { deadLetterCommands } from './dead-letters.ts'
 import { RUN_FLAGS, runFields } from './run-fields.ts'
+import { TASK_STATE_COMMANDS } from './task-state.ts'
 import { STATE_NAMES, stateNumber } from './task-states.ts'
 import { printLogs } from './task-logs.ts'
 import { runFile, uploadTo } from './task-run.ts'
@@ -181,6 +182,7 @@ export const tasks: Group = {
         example: `<task_id> '{"channel_id": "<channel_id>", "from": 1700000000, "to": 1700003600}'`,
       },
     ),
+    ...TASK_STATE_COMMANDS,
     ...deadLetterCommands('a task', { path: ONE, name: 'task_id', service: SERVICE, auth: 'optional' }),
   ],
 }

@@ -136,6 +136,7 @@ export const FLAGS = [
   { name: 'document', value: 'NAME', summary: 'named document of the state' },
   { name: 'timeout', value: 'DURATION', summary: 'timeout, such as 30s' },
   { name: 'delay', value: 'DURATION', summary: 'time until the next delivery, such as 30s' },
+  { name: 'client', value: 'PUBLISHER', summary: 'publisher whose state it is; without it that of the task' },
   { name: 'run', value: 'RUN_ID', summary: 'id of a run' },
   { name: 'message-id', value: 'MESSAGE_ID', summary: 'id of a message, such as 4711/0' },
   { name: 'stream', value: 'STREAM', summary: 'stdout or stderr' },

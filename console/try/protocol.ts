@@ -50,6 +50,8 @@ export type TryReport = {
   readonly publications: readonly { readonly topic: string; readonly payload: string }[]
   /** Topics from which it read. */
   readonly reads: readonly string[]
+  /** What the guest has kept for its next run, in base64. */
+  readonly state: readonly { readonly bucket: string; readonly key: string; readonly value: string }[]
   /** The largest memory of an instance. */
   readonly memoryBytes: number
   readonly compileMs: number

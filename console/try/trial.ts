@@ -1,7 +1,8 @@
 /** The calls of one trial, in the thread of a guest: with the engine of a worker, and with a host that sends nothing. */
 import { concatenate } from '#core/bytes/index.ts'
+import { MemoryState } from '#guests/calls/index.ts'
 import type { Call, CallOutcome, CallReport, GuestHost, OutputName } from '#guests/calls/index.ts'
-import { isCommand, refuseCall } from '#guests/wasm/index.ts'
+import { isCommand, isStateCall, refuseCall } from '#guests/wasm/index.ts'
 import type { DescribedExport, GuestCall as HostCall, GuestReply, Json } from '#guests/wasm/index.ts'
 import { MAX_OUTCOMES_BYTES } from './protocol.ts'
 import type { GuestOutcome, SenmlRecord, TryReport, TryRequest } from './protocol.ts'
@@ -43,6 +44,7 @@ export function runCalls(
     }
     const beganMs = performance.now()
     const report = run(call, host)
+    host.state.write(report.stateEntries ?? [])
     outcomes.push({ ...shown(report.outcome, request), durationMs: performance.now() - beganMs })
     memoryBytes = Math.max(memoryBytes, report.memoryBytes)
     bytes += JSON.stringify(outcomes.at(-1)).length
@@ -57,10 +59,11 @@ function shown(outcome: CallOutcome, { functionName }: Request): Omit<GuestOutco
   return { results: isCommand({ name: functionName }) ? { exit_code: 0 } : outcome.results }
 }
 
-/** Publications are listed and not sent, and a read returns the records of the trial. */
+/** Publications are listed and not sent, a read returns the records of the trial, and its calls share a state in memory. */
 class TrialHost implements GuestHost {
   /** Without cross-origin isolation there is no shared memory to wait on. The thread has a deadline. */
   readonly clock = { nowNs, waitFor }
+  readonly state = new MemoryState()
   readonly #records: readonly SenmlRecord[]
   readonly #publications: { topic: string; payload: string }[] = []
   readonly #reads = new Set<string>()
@@ -73,6 +76,7 @@ class TrialHost implements GuestHost {
 
   call(call: HostCall): GuestReply {
     if (call.kind === 'publish') return this.#publish(call)
+    if (isStateCall(call)) return this.state.answer(call, { hasClient: this.#records.length > 0 })
     this.#reads.add(call.topic)
     return { ok: true, records: JSON.stringify(this.#find(call)) }
   }
@@ -85,10 +89,16 @@ class TrialHost implements GuestHost {
 
   beforeWait(): void {}
 
-  seen(): Pick<TryReport, 'stdout' | 'stderr' | 'publications' | 'reads'> {
+  seen(): Pick<TryReport, 'stdout' | 'stderr' | 'publications' | 'reads' | 'state'> {
     const { stdout, stderr } = this.#written
     const text = (parts: readonly Uint8Array[]) => new TextDecoder().decode(concatenate(parts))
-    return { stdout: text(stdout), stderr: text(stderr), publications: this.#publications, reads: [...this.#reads] }
+    return {
+      stdout: text(stdout),
+      stderr: text(stderr),
+      publications: this.#publications,
+      reads: [...this.#reads],
+      state: this.state.entries,
+    }
   }
 
   #publish({ topic, payload }: Extract<HostCall, { kind: 'publish' }>): GuestReply {

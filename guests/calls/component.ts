@@ -11,6 +11,8 @@ import type { Call } from './call.ts'
 import { CallStreams } from './call-streams.ts'
 import type { GuestHost } from './guest-host.ts'
 import { componentMessaging } from './messaging.ts'
+import { GuestState, stateOf } from './state.ts'
+import { componentState } from './state-functions.ts'
 import { explainFailure, failed } from './outcome.ts'
 import type { CallOutcome, CallReport, GuestMemory } from './outcome.ts'
 
@@ -48,6 +50,7 @@ export class LoadedComponent {
     if ('outcome' in choice) return { outcome: choice.outcome, memoryBytes: 0 }
     const { chosen, values } = choice
     const streams = new CallStreams(call, guestHost)
+    const state = new GuestState(guestHost)
     const interfaces = { ...createWasiPreview2(streams.wasi), ...componentMessaging(guestHost) }
     const instances: Instances = new Map()
     const deferrals = this.#parts.deferrals()
@@ -55,6 +58,7 @@ export class LoadedComponent {
       chosen,
       values,
       interfaces,
+      state,
       instances,
       bytes: call.bytesAsBase64 ? 'base64' : 'array',
       lastLines: () => streams.lastLines(),
@@ -64,7 +68,7 @@ export class LoadedComponent {
     const memories = memoriesOf(instances)
     const memoryBytes = memories.reduce((sum, { bytes }) => sum + bytes, 0)
     const outcome = typeof ended === 'number' ? streams.exited(chosen.name, ended, memories) : streams.withOutput(ended)
-    return { outcome, memoryBytes }
+    return { outcome, memoryBytes, ...stateOf(state, outcome) }
   }
 
   /** A number: the exit code of a command. */
@@ -87,7 +91,7 @@ export class LoadedComponent {
     }
   }
 
-  #start({ interfaces, instances }: Execution): Record<string, unknown> {
+  #start({ interfaces, state, instances }: Execution): Record<string, unknown> {
     const modules = new Map(this.#parts.cores.map(({ name, module }) => [name, module]))
     const limits = new Map(this.#parts.cores.map(({ module, memoryLimitBytes }) => [module, memoryLimitBytes]))
     const getCore = (name: string) => {
@@ -96,8 +100,16 @@ export class LoadedComponent {
       return module
     }
     // The transpiler omits versions of imports; two versions of one interface are the same here.
+    let ofState: Interfaces | undefined
     const imports = new Proxy(interfaces, {
-      get: (known, name) => (typeof name === 'string' ? known[name.split('@')[0] ?? ''] : undefined),
+      get(known, name) {
+        if (typeof name !== 'string') return undefined
+        const [base = ''] = name.split('@')
+        if (!base.startsWith('wasi:keyvalue/')) return known[base]
+        // Most components have no state.
+        ofState ??= componentState(state)
+        return ofState[base]
+      },
     })
     this.#instantiate ??= this.#parts.evaluate()
     return this.#instantiate(getCore, imports, (module, coreImports) => {
@@ -114,6 +126,7 @@ type Execution = {
   chosen: DescribedExport
   values: unknown[]
   interfaces: Interfaces
+  state: GuestState
   instances: Instances
   /** The form of lists of `u8` in the result. */
   bytes: BytesForm

@@ -8,9 +8,12 @@ import type { Call } from './call.ts'
 import { CallStreams } from './call-streams.ts'
 import { chooseFunction } from './choose-function.ts'
 import type { GuestHost } from './guest-host.ts'
+import { CoreMemory } from './core-memory.ts'
 import { coreMessaging } from './messaging.ts'
 import { explainFailure } from './outcome.ts'
 import type { CallOutcome, CallReport, GuestMemory } from './outcome.ts'
+import { GuestState, stateOf } from './state.ts'
+import { coreState } from './state-functions.ts'
 import { ProcessExit, createWasiHost } from './wasi-preview1.ts'
 import type { HostFunctions, WasiHost } from './wasi-preview1.ts'
 
@@ -35,7 +38,9 @@ export function callFunction(compiled: CompiledModule, call: Call, guestHost: Gu
 
   const streams = new CallStreams(call, guestHost)
   const wasi = createWasiHost(streams.wasi, compiled.description.imports)
-  const host = { wasi, messaging: coreMessaging(guestHost, wasi.memory) }
+  const memory = new CoreMemory(wasi.memory)
+  const state = new GuestState(guestHost)
+  const host = { wasi, skein: { ...coreMessaging(guestHost, memory), ...coreState(state, memory) } }
   const { outcome, memoryBytes, exit } = execute({
     compiled,
     chosen,
@@ -44,17 +49,15 @@ export function callFunction(compiled: CompiledModule, call: Call, guestHost: Gu
     call,
     lastLines: () => streams.lastLines(),
   })
-  return {
-    outcome: exit === undefined ? streams.withOutput(outcome) : streams.exited(chosen.name, exit.code, exit.memories),
-    memoryBytes,
-  }
+  const ended = exit === undefined ? streams.withOutput(outcome) : streams.exited(chosen.name, exit.code, exit.memories)
+  return { outcome: ended, memoryBytes, ...stateOf(state, ended) }
 }
 
 type Execution = {
   compiled: CompiledModule
   chosen: DescribedExport
   values: unknown[]
-  host: { wasi: WasiHost; messaging: HostFunctions } | undefined
+  host: { wasi: WasiHost; skein: HostFunctions } | undefined
   call: Call
   /** The end of the guest's error output. */
   lastLines: () => string
@@ -102,10 +105,10 @@ function exportedMemoryOf(instance: WebAssembly.Instance | undefined): WebAssemb
 
 function instantiate({ compiled, host }: Execution): WebAssembly.Instance {
   if (host === undefined) return new WebAssembly.Instance(compiled.module, {})
-  const { wasi, messaging } = host
+  const { wasi, skein } = host
   const instance = new WebAssembly.Instance(compiled.module, {
     [WASI_PREVIEW1_MODULE]: wasi.imports,
-    [MESSAGING_MODULE]: messaging,
+    [MESSAGING_MODULE]: skein,
   })
   wasi.bind(instance)
   return instance

@@ -1,7 +1,8 @@
 /** The host functions with which guests publish and read messages, for core modules and for components. */
 import type { Interfaces } from '../wasi/index.ts'
-import { MESSAGING_CODES, MESSAGING_CODE_OTHER, refuseCall } from '../wasm/index.ts'
+import { refuseCall } from '../wasm/index.ts'
 import type { GuestCall, GuestReply, MESSAGING_FUNCTIONS } from '../wasm/index.ts'
+import type { CoreMemory } from './core-memory.ts'
 import type { GuestHost } from './guest-host.ts'
 
 /** Limit of records per read. */
@@ -12,33 +13,23 @@ type CoreImports = Record<keyof typeof MESSAGING_FUNCTIONS, (...parameters: numb
 const encoder = new TextEncoder()
 const decoder = new TextDecoder('utf-8', { fatal: true })
 
-/** `memory` is the guest's at the time of a call. Addresses outside of it trap, as the guest's own accesses do. */
-export function coreMessaging(host: GuestHost, memory: () => WebAssembly.Memory): CoreImports {
-  let lastError = ''
-  const text = (pointer: number, length: number) =>
-    decoder.decode(new Uint8Array(memory().buffer, pointer >>> 0, length >>> 0))
-  const write = (pointer: number, capacity: number, answer: string): number => {
-    const bytes = encoder.encode(answer)
-    const target = new Uint8Array(memory().buffer, pointer >>> 0, capacity >>> 0)
-    target.set(bytes.subarray(0, target.length))
-    return bytes.length
-  }
-  const ask = (make: () => GuestCall): GuestReply => {
-    const reply = askHost(host, make)
-    if (!reply.ok) lastError = reply.message
-    return reply
-  }
-  const codeOf = (reply: GuestReply) => (reply.ok ? 0 : (MESSAGING_CODES[reply.kind] ?? MESSAGING_CODE_OTHER))
+export function coreMessaging(host: GuestHost, memory: CoreMemory): CoreImports {
+  const ask = (make: () => GuestCall): GuestReply => askHost(host, make)
+  const codeOf = (reply: GuestReply) => (reply.ok ? 0 : memory.refuse(reply))
   return {
     publish: (topicAt = 0, topicBytes = 0, payloadAt = 0, payloadBytes = 0) =>
       codeOf(
-        ask(() => ({ kind: 'publish', topic: text(topicAt, topicBytes), payload: text(payloadAt, payloadBytes) })),
+        ask(() => ({
+          kind: 'publish',
+          topic: memory.text(topicAt, topicBytes),
+          payload: memory.text(payloadAt, payloadBytes),
+        })),
       ),
     read(queryAt = 0, queryBytes = 0, bufferAt = 0, capacity = 0) {
-      const reply = ask(() => parseQuery(text(queryAt, queryBytes)))
-      return reply.ok ? write(bufferAt, capacity, reply.records) : codeOf(reply)
+      const reply = ask(() => parseQuery(memory.text(queryAt, queryBytes)))
+      return reply.ok ? memory.writeText(bufferAt, capacity, reply.records) : codeOf(reply)
     },
-    last_error: (bufferAt = 0, capacity = 0) => write(bufferAt, capacity, lastError),
+    last_error: (bufferAt = 0, capacity = 0) => memory.writeText(bufferAt, capacity, memory.lastError),
   }
 }
 

@@ -1,6 +1,6 @@
 /** Outcomes of calls, for core modules and components. */
 import type { TextOrBytes } from '#core/bytes/index.ts'
-import type { Json, JsonNumber } from '../wasm/index.ts'
+import type { Json, JsonNumber, StateEntry } from '../wasm/index.ts'
 import { guestFrames } from './guest-frames.ts'
 
 export type FailureReason = 'timeout' | 'oom' | 'trap' | 'guest_error' | 'module_invalid' | 'no_such_function'
@@ -21,8 +21,8 @@ export type CallOutcome = {
   | { state: 'failed'; reason: FailureReason; error: string; frames?: string[]; results?: RunResults }
 )
 
-/** An outcome, and how much memory of the instances must be collected. */
-export type CallReport = { outcome: CallOutcome; memoryBytes: number }
+/** An outcome, how much memory of the instances must be collected, and what the call read and wrote of its state. */
+export type CallReport = { outcome: CallOutcome; memoryBytes: number; stateEntries?: StateEntry[] }
 
 /** Limit of a guest's error text. */
 const MAX_ERROR_CHARACTERS = 1_000

@@ -210,6 +210,10 @@ export function createWasiPreview2(options: WasiOptions): Interfaces {
     'wasi:random/insecure': { getInsecureRandomBytes: getRandomBytes, getInsecureRandomU64: getRandomU64 },
     'wasi:random/insecure-seed': { insecureSeed: () => [getRandomU64(), getRandomU64()] },
     'wasi:filesystem/preopens': { getDirectories: () => [] },
+    'wasi:config/store': {
+      get: (name: string) => (Object.hasOwn(options.env, name) ? options.env[name] : undefined),
+      getAll: () => Object.entries(options.env),
+    },
     ...DENIED,
   }
 }

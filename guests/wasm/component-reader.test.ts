@@ -62,7 +62,7 @@ test('shows records, options, lists, results, variants, enums, flags and tuples 
 })
 
 const SERVED =
-  '(WASI is served in the versions 0.2.x: wasi:cli, wasi:clocks, wasi:filesystem, wasi:http, wasi:io, wasi:random, wasi:sockets)'
+  '(WASI is served in the versions 0.2.x: wasi:cli, wasi:clocks, wasi:filesystem, wasi:http, wasi:io, wasi:random, wasi:sockets; wasi:keyvalue in 0.2.0-draft and 0.2.0-draft2)'
 
 const WITHOUT_ASYNC = 'WASI 0.2 is served, which has no async'
 const NOT_THERE = 'WASI 0.2 is served, whose Component Model does not have this'

@@ -4,6 +4,7 @@ import type { ComponentFunction, Exports } from './component-types.ts'
 import type { ExternKind, ModuleExport, ModuleImport, ModuleLayout } from './module-reader.ts'
 import { ModuleRefusal } from './module-refusal.ts'
 import { MESSAGING_FUNCTIONS, MESSAGING_MODULE } from './messaging.ts'
+import { STATE_FUNCTIONS } from './state.ts'
 import { isWasiPreview1Import } from './wasi-preview1.ts'
 import { COMMAND_INTERFACE, findUnofferedOf, wasiPreview2Interface } from './wasi-preview2.ts'
 import { formatWitType } from './wit-types.ts'
@@ -58,19 +59,25 @@ class DescriptionSize {
   }
 }
 
-/** Unsupported imports, as `module.name (i32) -> (i32)`: all except WASI preview 1 and messaging. */
+/** Unsupported imports, as `module.name (i32) -> (i32)`: all except WASI preview 1, messaging and state. */
 export function findUnofferedImports(layout: ModuleLayout): string[] {
   return layout.imports
-    .filter((wanted) => !isWasiPreview1Import(wanted) && !isMessagingImport(wanted))
+    .filter((wanted) => !isWasiPreview1Import(wanted) && !isSkeinImport(wanted))
     .map(
       (wanted) =>
         `${wanted.module}.${wanted.name} ${wanted.type === undefined ? wanted.kind : formatType(wanted.type)}`,
     )
 }
 
-function isMessagingImport({ module, name, type }: ModuleImport): boolean {
-  if (module !== MESSAGING_MODULE || type === undefined || !Object.hasOwn(MESSAGING_FUNCTIONS, name)) return false
-  return formatType(MESSAGING_FUNCTIONS[name as keyof typeof MESSAGING_FUNCTIONS]) === formatType(type)
+const SKEIN_FUNCTIONS: Record<string, { params: readonly string[]; results: readonly string[] }> = {
+  ...MESSAGING_FUNCTIONS,
+  ...STATE_FUNCTIONS,
+}
+
+function isSkeinImport({ module, name, type }: ModuleImport): boolean {
+  if (module !== MESSAGING_MODULE || type === undefined || !Object.hasOwn(SKEIN_FUNCTIONS, name)) return false
+  const offered = SKEIN_FUNCTIONS[name]
+  return offered !== undefined && formatType(offered) === formatType(type)
 }
 
 /**

@@ -34,9 +34,28 @@ export {
   MESSAGING_FUNCTIONS,
   MESSAGING_INTERFACES,
   MESSAGING_MODULE,
+  isStateCall,
   refuseCall,
 } from './messaging.ts'
-export type { GuestCall, GuestReply } from './messaging.ts'
+export type { ChannelCall, GuestCall, GuestReply, StateCall } from './messaging.ts'
+export {
+  MAX_STATE_BYTES_OF_RUN,
+  MAX_STATE_KEYS_LISTED,
+  MAX_STATE_KEYS_OF_RUN,
+  MAX_STATE_KEYS_READ,
+  MAX_STATE_KEY_BYTES,
+  MAX_STATE_VALUE_BYTES,
+  NO_VERSION,
+  STATE_BUCKETS,
+  STATE_FUNCTIONS,
+  STATE_INTERFACES,
+  STATE_RUNTIME,
+  STATE_VERSIONS,
+  refusalOfKey,
+  stateInterface,
+  usesState,
+} from './state.ts'
+export type { StateBucket, StateEntry, StateValues } from './state.ts'
 export { isCallableFromJson, parseInputs } from './inputs.ts'
 export type { InputRefusal } from './inputs.ts'
 export { presentResult } from './numbers.ts'

@@ -2,6 +2,7 @@
  * The messaging interface of guests: imports of core modules (module `skein`) and interfaces of components. The server checks the
  * rights of a guest at each call.
  */
+import type { StateBucket } from './state.ts'
 import type { ValueType } from './value-types.ts'
 
 export const MESSAGING_MODULE = 'skein'
@@ -36,13 +37,25 @@ export const MESSAGING_CODES: Record<string, number> = {
 export const MESSAGING_CODE_OTHER = -8
 
 /** `topic`: a name and its levels, such as `readings/pump/4`. */
-export type GuestCall =
+export type ChannelCall =
   | { kind: 'publish'; topic: string; payload: string }
   | { kind: 'read'; topic: string; name: string; from: number | null; to: number | null; limit: number }
 
-/** `records` is JSON; empty for a publication. */
+/** Reads of the state; writes are part of the end of a call. */
+export type StateCall =
+  /** Whether the run has this bucket. */
+  | { kind: 'state_open'; bucket: StateBucket }
+  | { kind: 'state_get'; bucket: StateBucket; keys: string[] }
+  /** The keys after this one. */
+  | { kind: 'state_keys'; bucket: StateBucket; after: string }
+
+export type GuestCall = ChannelCall | StateCall
+
+export const isStateCall = (call: GuestCall): call is StateCall => call.kind !== 'publish' && call.kind !== 'read'
+
+/** `records` is JSON: of records, of `StateValues`, or of keys; empty for a publication and for `state_open`. */
 export type GuestReply = { ok: true; records: string } | { ok: false; kind: string; message: string }
 
-export function refuseCall(kind: string, message: string): GuestReply {
+export function refuseCall(kind: string, message: string): Extract<GuestReply, { ok: false }> {
   return { ok: false, kind, message }
 }

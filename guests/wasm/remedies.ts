@@ -1,4 +1,5 @@
 /** Refusals of unsupported imports, with the cure where the toolchain that emits the import is known. */
+import { STATE_VERSIONS } from './state.ts'
 import { WASI_PREVIEW1_MODULE } from './wasi-preview1.ts'
 import { WASI_PREVIEW2_DENIED, WASI_PREVIEW2_FUNCTIONS } from './wasi-preview2.ts'
 
@@ -48,7 +49,7 @@ const SERVED = [
 /** What a component with another version or package of WASI could import. */
 function servedVersions(unoffered: string): string | undefined {
   if (!WASI_INTERFACE.test(unoffered)) return undefined
-  return `WASI is served in the versions 0.2.x: ${SERVED.join(', ')}`
+  return `WASI is served in the versions 0.2.x: ${SERVED.join(', ')}; wasi:keyvalue in ${STATE_VERSIONS.join(' and ')}`
 }
 
 function remedyOf(unoffered: string): string | undefined {

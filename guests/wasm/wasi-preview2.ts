@@ -4,6 +4,7 @@
  */
 import type { Extern } from './component-types.ts'
 import { MESSAGING_INTERFACES } from './messaging.ts'
+import { STATE_INTERFACES, stateInterface } from './state.ts'
 
 /** Implemented functions, by interface; resource functions have the names of the binary format. */
 export const WASI_PREVIEW2_FUNCTIONS: Record<string, readonly string[]> = {
@@ -56,6 +57,12 @@ export const WASI_PREVIEW2_DENIED: readonly string[] = [
   'wasi:sockets/udp-create-socket',
 ]
 
+/** Interfaces that are not part of WASI 0.2: the environment by name, with the version. */
+const CONFIG_INTERFACES: Record<string, readonly string[]> = {
+  'wasi:config/store@0.2.0-draft': ['get', 'get-all'],
+  'wasi:config/store@0.2.0-rc.1': ['get', 'get-all'],
+}
+
 /** The interface that a command exports: takes no parameters and returns its exit code. */
 export const COMMAND_INTERFACE = 'wasi:cli/run'
 
@@ -72,8 +79,7 @@ export function findUnofferedOf(name: string, extern: Extern): string[] {
   const known = wasiPreview2Interface(name)
   if (extern.sort !== 'instance') return [name]
   if (known !== undefined && WASI_PREVIEW2_DENIED.includes(known)) return []
-  const offered =
-    known === undefined ? functionsNamed(MESSAGING_INTERFACES, name) : functionsNamed(WASI_PREVIEW2_FUNCTIONS, known)
+  const offered = known === undefined ? offeredBySkein(name) : functionsNamed(WASI_PREVIEW2_FUNCTIONS, known)
   // An interface of types alone, which another interface uses.
   if (offered === undefined) {
     const types = [...extern.exports.values()]
@@ -87,6 +93,12 @@ export function findUnofferedOf(name: string, extern: Extern): string[] {
 /** An imported type needs no implementation, unless it is a resource. */
 function isPlainType(extern: Extern): boolean {
   return extern.sort === 'type' && extern.type.sort === 'value' && extern.type.type.kind !== 'resource'
+}
+
+function offeredBySkein(name: string): readonly string[] | undefined {
+  const state = stateInterface(name)
+  if (state !== undefined) return STATE_INTERFACES[state]
+  return functionsNamed(MESSAGING_INTERFACES, name) ?? functionsNamed(CONFIG_INTERFACES, name)
 }
 
 /** Undefined for properties of Object.prototype, such as `constructor`. */

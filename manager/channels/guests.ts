@@ -1,5 +1,5 @@
 /**
- * Channel calls of running guests (task-manager.md sections 3 and 5): under the current fence, within the grants of the
+ * Calls of running guests about channels and the state of their task (task-manager.md sections 3 and 5): under the current fence, within the grants of the
  * task, and with the current permissions of its user. One statement stores a publication and links it to its run.
  */
 import type { UserPrincipal } from '#api/identity/index.ts'
@@ -12,8 +12,10 @@ import { Slots } from '#core/slots.ts'
 import { sleep } from '#core/time.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { TaskAccess } from '../access/access.ts'
+import { MAX_STATE_KEYS_LISTED, MAX_STATE_KEYS_READ, refusalOfKey } from '#guests/wasm/index.ts'
+import { listStateKeys, readStateOfRun } from '../store/task-state.ts'
 import { requireActingUser } from './acting-user.ts'
-import { isTriggered, type AssignedRun } from '../model/run.ts'
+import { holdsPublications, isTriggered, type AssignedRun } from '../model/run.ts'
 import { canonicalSubtopic } from '../model/channel-fields.ts'
 import type { Grant } from '../model/channel-fields.ts'
 import { requirePack } from '../model/publication.ts'
@@ -101,10 +103,13 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
       requireGrant(run, 'publish', channelId, subtopic)
       const text = requirePack(payload)
       const { user, domainKey } = await enter(run, 'publish', channelId, subtopic)
-      // What a message caused goes out with the result of the run, or not at all.
-      const isHeld = isTriggered(run.spec)
+      // What a message caused goes out with the result of the run, or not at all; so does what a run published that may be repeated.
+      const isHeld = holdsPublications(run.spec)
       if (isHeld && callId > HELD_CALLS)
-        throw new ServiceError('rate_limited', `a run of a trigger can publish in its first ${HELD_CALLS} calls`)
+        throw new ServiceError(
+          'rate_limited',
+          `a run of a trigger, or of a module with state, can publish in its first ${HELD_CALLS} calls`,
+        )
       const isStored = await (isHeld ? holdCall : publishCall)(database.db, {
         domainKey,
         userKey: user.key,
@@ -145,6 +150,25 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
     return await calls.run(run.spec.domain_id, () => throughOutages(call, isAwaited))
   }
   return {
+    /** Values of the state as they are now; throws `forbidden` for the bucket of a client that is not the publisher of the message of the run. */
+    async stateValues(
+      run: AssignedRun,
+      { client, keys }: { client: string; keys: string[] },
+      isAwaited: () => boolean,
+    ) {
+      requireClient(run, client)
+      if (keys.length > MAX_STATE_KEYS_READ)
+        throw new ServiceError('malformed', `at most ${MAX_STATE_KEYS_READ} keys are read at a time`)
+      for (const key of keys) requireKey(key)
+      return await inTurn(run, isAwaited, () => readStateOfRun(database.db, run.taskKey, client, keys))
+    },
+    async stateKeys(run: AssignedRun, { client, after }: { client: string; after: string }, isAwaited: () => boolean) {
+      requireClient(run, client)
+      if (after !== '') requireKey(after)
+      return await inTurn(run, isAwaited, () =>
+        listStateKeys(database.db, { taskKey: run.taskKey, client, after, limit: MAX_STATE_KEYS_LISTED }),
+      )
+    },
     publish: (run: AssignedRun, callId: number, message: GuestPublish, isAwaited: () => boolean) =>
       inTurn(run, isAwaited, () => guests.publish(run, callId, message)),
     async read(run: AssignedRun, call: GuestRead, isAwaited: () => boolean) {
@@ -168,6 +192,21 @@ async function throughOutages<T>(call: () => Promise<T>, isAwaited: () => boolea
     }
     await sleep(pauses.next(true))
   }
+}
+
+function requireKey(key: string): void {
+  const refusal = refusalOfKey(key)
+  if (refusal !== undefined) throw new ServiceError('malformed', refusal)
+}
+
+/** A worker knows the messages of its runs; those in the spec are known here too. */
+function requireClient({ spec }: AssignedRun, client: string): void {
+  if (spec.daemon === true) throw new ServiceError('forbidden', 'a daemon has no state')
+  if (client === '') return
+  const refusal = refusalOfKey(client)
+  const isKnown = spec.trigger === undefined || [spec.trigger].flat().every(({ publisher }) => publisher === client)
+  if (refusal !== undefined || !isTriggered(spec) || !isKnown)
+    throw new ServiceError('forbidden', 'the messages of the run are not of this client')
 }
 
 function requireGrant(run: AssignedRun, kind: Grant['kind'], channelId: string, subtopic: string): void {

@@ -221,6 +221,7 @@ async function register(
       maxChunkBytes: BigInt(MAX_CHUNK_BYTES),
       maxMessageBytes: BigInt(MAX_SESSION_MESSAGE_BYTES),
       takesOutputInResult: true,
+      keepsState: true,
     },
   })
 }

@@ -360,6 +360,10 @@ class SessionHandler {
         return { case: 'published', value: {} }
       case 'read':
         return { case: 'recordsJson', value: Buffer.from(await guests.read(run, call.value, isAwaited)) }
+      case 'stateGet':
+        return { case: 'stateValues', value: { values: await guests.stateValues(run, call.value, isAwaited) } }
+      case 'stateKeys':
+        return { case: 'stateNames', value: { keys: await guests.stateKeys(run, call.value, isAwaited) } }
       case undefined:
         throw new ServiceError('malformed', 'the guest call is empty')
     }

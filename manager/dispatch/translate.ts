@@ -10,6 +10,7 @@ import {
   type RunRef,
   type RunRefSchema,
   type RunResult,
+  type StateEntry as WireStateEntry,
   TASK_STATE,
 } from '#proto/index.ts'
 import type { WorkerMeasurements as WireMeasurements } from '#proto/index.ts'
@@ -17,7 +18,13 @@ import { bytesOf } from '#core/bytes/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { DEFAULT_OUTPUT_BYTES, MAX_INLINE_RESULT_BYTES, MAX_RESULT_BYTES } from '../model/limits.ts'
-import type { FailureReason, AssignedRun, RunEnding, RunIdentity } from '../model/run.ts'
+import {
+  MAX_STATE_BYTES_OF_RUN,
+  MAX_STATE_KEYS_OF_RUN,
+  MAX_STATE_VALUE_BYTES,
+  refusalOfKey,
+} from '#guests/wasm/index.ts'
+import type { FailureReason, AssignedRun, RunEnding, RunIdentity, StateEntry } from '../model/run.ts'
 import type { WorkerMeasured } from '../placement/metrics.ts'
 import type { OnLost } from '../model/task-fields.ts'
 import { givenInline, type GivenTo } from './given-messages.ts'
@@ -118,7 +125,39 @@ export function fromResult(result: RunResult): RunEnding {
     cpuMs: cpuOf(result),
     outputTruncated: result.outputTruncated,
     ...(result.outputInResult ? { isOutputInResult: true } : {}),
+    ...(result.stateEntries.length > 0 && result.state === WireTaskState.COMPLETED
+      ? { stateEntries: fromStateEntries(result.stateEntries) }
+      : {}),
   }
+}
+
+/** Throws `malformed` for a key that cannot be stored or is repeated, and `too_large`. */
+function fromStateEntries(entries: readonly WireStateEntry[]): StateEntry[] {
+  if (entries.length > MAX_STATE_KEYS_OF_RUN)
+    throw new ServiceError('too_large', `a run can use at most ${MAX_STATE_KEYS_OF_RUN} keys of its state`)
+  const seen = new Set<string>()
+  let bytes = 0
+  return entries.map(({ client, key, readVersion, value, deleted }) => {
+    const refusal = refusalOfKey(key) ?? (client === '' ? undefined : refusalOfKey(client))
+    if (refusal !== undefined) throw new ServiceError('malformed', refusal)
+    const place = JSON.stringify([client, key])
+    if (seen.has(place)) throw new ServiceError('malformed', 'a key of the state is repeated')
+    seen.add(place)
+    if (value !== undefined) bytes += Buffer.byteLength(key) + value.length
+    if ((value?.length ?? 0) > MAX_STATE_VALUE_BYTES || bytes > MAX_STATE_BYTES_OF_RUN)
+      throw new ServiceError(
+        'too_large',
+        `a run can write at most ${MAX_STATE_BYTES_OF_RUN} bytes of state, and ${MAX_STATE_VALUE_BYTES} a value`,
+      )
+    const version = readVersion === undefined ? undefined : Number(readVersion)
+    // The message that contains the bytes can be much larger.
+    return {
+      client,
+      key,
+      readVersion: version,
+      value: deleted ? null : value === undefined ? undefined : value.slice(),
+    }
+  })
 }
 
 /** A worker of a domain must not be able to overflow the sum of the domains. */

@@ -33,6 +33,8 @@ export type RunSpec = SpecFields & {
   trigger?: GivenMessages
   /** Stands for `trigger` if a message is stored apart: `inputs` are then those of the task alone. */
   given?: StoredGiven
+  /** Its module uses the state of the task, so what it publishes goes out with its result. */
+  uses_state?: true
   /** Its messages are kept until it ends. */
   claims?: Claims
   /** Place of its start in a trace; only while tracing is on. */
@@ -50,8 +52,12 @@ export type StoredGiven = {
 /** Whether a message or a list of messages started it. */
 export const isTriggered = ({ trigger, given }: RunSpec): boolean => trigger !== undefined || given !== undefined
 
-/** Whether its end can change messages: it publishes its result, or a message started it. */
-export const endsWithMessages = (spec: RunSpec): boolean => spec.publish_result !== undefined || isTriggered(spec)
+/** Whether what its guest publishes is kept until it ends: a run that is repeated must not have published. */
+export const holdsPublications = (spec: RunSpec): boolean =>
+  isTriggered(spec) || (spec.uses_state === true && spec.daemon !== true)
+
+/** Whether its end can change messages: it publishes its result, a message started it, or it publishes with its end. */
+export const endsWithMessages = (spec: RunSpec): boolean => spec.publish_result !== undefined || holdsPublications(spec)
 
 /** The module of a run, as it is sent to its worker. */
 export function moduleOf({ digest, spec }: Pick<RunHandle, 'digest' | 'spec'>): AssignedModule {
@@ -117,6 +123,7 @@ export const FAILURE_REASONS = [
   'fetch_failed',
   'no_such_function',
   'queue_timeout',
+  'state_conflict',
 ] as const
 export type FailureReason = (typeof FAILURE_REASONS)[number]
 
@@ -142,6 +149,18 @@ export type RunEnding = {
   outputTruncated: boolean
   /** The results are those of a command and have all of its output; absent: they are not, or its worker is older. */
   isOutputInResult?: true
+  /** What a completed run has read and written of the state of its task; absent: it wrote nothing. */
+  stateEntries?: readonly StateEntry[]
+}
+
+/** A key of the state of the task that a run has read or written. `client` empty: the bucket of the task. */
+export type StateEntry = {
+  client: string
+  key: string
+  /** Version that it read, 0 if there was none; undefined: it did not read the key. */
+  readVersion: number | undefined
+  /** null: deleted; undefined: it did not write the key. */
+  value: Uint8Array | null | undefined
 }
 
 export type EndedRun = RunEnding & { runKey: number; runId: string; workerId: string | null }

@@ -14,6 +14,7 @@ import { endsWithMessages, isAssigned, type AssignedRun } from '../model/run.ts'
 import { readTasks } from './start-tasks.ts'
 import { startRuns } from './start-runs.ts'
 import type { StartedRun } from '../model/start.ts'
+import { writesState } from './write-state.ts'
 import { forceStop, sendRequestedCancels, stopTask } from './stop-runs.ts'
 import { refreshQueues, sweepRuns } from './sweep-runs.ts'
 
@@ -51,11 +52,15 @@ export async function applyChanges(
   const rejects = of('reject').map(({ change }) => change)
   const known = isPlain && !rereadsTasks && requests.length > 0 ? batch.context.tasks.find(requests) : undefined
   const reading = requests.length === 0 || known !== undefined ? undefined : readTasks(batch, requests)
+  const recordAllFinished = async () => {
+    const left = await recordFinished(batch, finished, started)
+    for (const { change, index } of of('finished')) outcomes[index] = change.finished.filter((one) => left.has(one))
+  }
   // Most batches have changes of one or two kinds: nothing is awaited for the others.
   const reports = [
     running.length === 0 ? undefined : applyRunning(batch, running, ends),
     ends.length === 0 ? undefined : applyEnds(batch, ends),
-    finished.length === 0 ? undefined : recordFinished(batch, finished, started),
+    finished.length === 0 ? undefined : recordAllFinished(),
     rejects.length === 0 ? undefined : applyRejects(batch, rejects),
   ]
   const starting = known === undefined ? undefined : startRuns(batch, requests, known, true)
@@ -109,7 +114,7 @@ function isPlainChange(change: Change): boolean {
     case 'ends':
       return change.ends.every(({ run, ending }) => {
         const held = findAssignedRun(change.session, run)
-        return held !== undefined && isUnconnected(held) && ending.state !== TASK_STATE.failed
+        return held !== undefined && isUnconnected(held) && ending.state !== TASK_STATE.failed && !writesState(ending)
       })
     case 'running':
       return change.runs.every((run) => {
@@ -117,7 +122,7 @@ function isPlainChange(change: Change): boolean {
         return held === undefined || isUnconnected(held)
       })
     case 'finished':
-      return true
+      return !change.finished.some(({ ending }) => writesState(ending))
     case 'start':
       return !change.request.drivesTask && change.request.idempotency === undefined
     default:

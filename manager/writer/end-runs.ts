@@ -13,6 +13,7 @@ import { countRun } from './counted-quota.ts'
 import { requeueRuns, type Requeue } from './requeue-runs.ts'
 import { publishResults } from './publish-results.ts'
 import { settleTriggered } from './settle-triggered.ts'
+import { MAX_CONFLICTS, STATE_CONFLICT, StateChanges, writesState } from './write-state.ts'
 import { afterEnd } from '../model/retry.ts'
 import { endsWithMessages, type AssignedRun, type RunEnding, type RunHandle } from '../model/run.ts'
 
@@ -69,6 +70,7 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
   const seen = new Set<string>()
   const ends: EndedRow[] = []
   const requeues: Requeue[] = []
+  const held: { session: WorkerSession; run: AssignedRun; ending: RunEnding }[] = []
   for (const [index, { session, run: identity, ending }] of reported.entries()) {
     const run = findAssignedRun(session, identity)
     if (run === undefined || seen.has(run.id)) {
@@ -77,8 +79,19 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
     }
     seen.add(run.id)
     recorded[index] = true
-    const next = afterEnd(run.spec, run.attempt, ending, batch.context.random())
-    if (next.retry) {
+    held.push({ session, run, ending })
+  }
+  const writesAny = held.some(({ ending }) => writesState(ending))
+  const state = writesAny ? await StateChanges.check(batch, held) : undefined
+  const repeats = state === undefined ? undefined : await repeatsOf(batch, state, held)
+  for (const { session, run, ending: reportedEnding } of held) {
+    const repeat = repeats?.get(run.id)
+    const ending = state === undefined ? reportedEnding : endingWith(state, run.id, reportedEnding)
+    const next =
+      repeat === undefined ? afterEnd(run.spec, run.attempt, ending, batch.context.random()) : { retry: true as const }
+    if (repeat !== undefined) {
+      requeues.push(repeat)
+    } else if (next.retry && 'delayMs' in next) {
       const { reason, error } = ending
       requeues.push({ run, reason: reason ?? 'ended', error, costsAttempt: true, delayMs: next.delayMs })
     } else {
@@ -96,10 +109,51 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
       )
     })
   }
-  await writeEnds(batch, ends)
+  await writeEnds(batch, ends, state)
   await requeueRuns(batch, requeues)
   await findEarlierRecords(batch, reported, unknown, recorded)
   return recorded
+}
+
+const COUNT_CONFLICTS = `
+  SELECT r.key, count(a.run_key) AS conflicts FROM runs r
+  LEFT JOIN run_attempts a ON a.run_key = r.key AND a.attempt = r.attempt AND a.reason = $2
+  WHERE r.key = ANY ($1::bigint[]) GROUP BY r.key`
+
+/** Runs that met a conflict and run again; those that met too many end with `endingWith`. */
+async function repeatsOf(
+  batch: RunBatch,
+  state: StateChanges,
+  held: readonly { run: AssignedRun }[],
+): Promise<ReadonlyMap<string, Requeue>> {
+  const conflicting = held.filter(({ run }) => state.verdictOf(run.id) === 'conflict')
+  if (conflicting.length === 0) return new Map()
+  const rows = await batch.rows<{ key: number; conflicts: number }>('count-conflicts', COUNT_CONFLICTS, [
+    conflicting.map(({ run }) => run.key),
+    STATE_CONFLICT,
+  ])
+  const counts = new Map(rows.map((row) => [row.key, row.conflicts]))
+  return new Map(
+    conflicting
+      .filter(({ run }) => (counts.get(run.key) ?? 0) < MAX_CONFLICTS)
+      .map(({ run }) => [
+        run.id,
+        { run, reason: STATE_CONFLICT, error: CONFLICT_ERROR, costsAttempt: false, delayMs: 0 },
+      ]),
+  )
+}
+
+const CONFLICT_ERROR = 'another run has changed a value of the state that this one had read'
+
+/** The end of a run whose state cannot be written is a failure, unless it is repeated. */
+function endingWith(state: StateChanges, runId: string, ending: RunEnding): RunEnding {
+  const verdict = state.verdictOf(runId)
+  if (verdict === undefined) return ending
+  const { stateEntries: _lost, isOutputInResult: _output, ...kept } = ending
+  const failed = { ...kept, state: TASK_STATE.failed, results: null, staged: null }
+  return verdict === 'conflict'
+    ? { ...failed, reason: STATE_CONFLICT, error: `${CONFLICT_ERROR}, ${MAX_CONFLICTS + 1} times` }
+    : { ...failed, reason: 'guest_error', error: verdict.refused }
 }
 
 /** A run began its preparation time after it was sent; only durations are sent over the network. */
@@ -130,7 +184,7 @@ const WRITE_ENDS = `
  * Ends runs and updates their tasks; runs with another current fence are unchanged. Waiting callers are notified after
  * the commit.
  */
-export async function writeEnds(batch: RunBatch, ends: readonly EndedRow[]): Promise<void> {
+export async function writeEnds(batch: RunBatch, ends: readonly EndedRow[], state?: StateChanges): Promise<void> {
   if (ends.length === 0) return
   const sorted = ends.toSorted((left, right) => left.run.key - right.run.key)
   const column = <T>(value: (end: RunEnding) => T) => sorted.map(({ ending }) => value(ending))
@@ -150,6 +204,8 @@ export async function writeEnds(batch: RunBatch, ends: readonly EndedRow[]): Pro
     column((end) => (end.frames.length === 0 ? null : JSON.stringify(end.frames))),
   ])
   const written = new Set(rows.map((row) => row.key))
+  // In the order of the reports, in which they were checked.
+  await state?.write(ends.filter(({ run }) => written.has(run.key)))
   const withMessages = sorted.filter(({ run }) => written.has(run.key) && endsWithMessages(run.spec))
   if (withMessages.length > 0)
     await Promise.all([publishResults(batch, withMessages), settleTriggered(batch, withMessages)])

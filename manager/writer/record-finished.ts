@@ -11,6 +11,7 @@ import type { ChangeOf } from './changes.ts'
 import { beganAgo } from './end-runs.ts'
 import { unchangedTasks } from './known-tasks.ts'
 import type { FinishedRun } from './unrecorded-runs.ts'
+import { StateChanges, writesState } from './write-state.ts'
 
 // A task that has changed since it was cached has no such run, as for a start. No worker is compared: nobody else can have the run.
 const INSERT_FINISHED = `
@@ -31,23 +32,38 @@ const INSERT_FINISHED = `
   noted AS (${noteRuns('changed')})
   SELECT key, id FROM changed`
 
-/** `started`: runs that an earlier attempt has inserted. */
+/**
+ * `started`: runs that an earlier attempt has inserted. Returns those that are not recorded, because their state cannot be written as it is:
+ * they are recorded as started, and then with their end.
+ */
 export async function recordFinished(
   batch: RunBatch,
   changes: readonly ChangeOf<'finished'>[],
   started: ReadonlyMap<string, StartedRun>,
-): Promise<void> {
+): Promise<ReadonlySet<FinishedRun>> {
   const finished = changes.flatMap(({ finished: each }) => each)
   const keys = new Map(started.values().map(({ runId, runKey }) => [runId, runKey]))
   const fresh = finished.filter(({ run }) => !started.has(run.id))
-  const rows = await insert(batch, fresh)
+  const writing = fresh.filter(({ ending }) => writesState(ending))
+  const state = writing.length === 0 ? undefined : await StateChanges.check(batch, writing.map(endOf))
+  const left = new Set(writing.filter(({ run }) => state?.verdictOf(run.id) !== undefined))
+  const rows = await insert(
+    batch,
+    fresh.filter((one) => !left.has(one)),
+  )
   for (const { id, key } of rows) keys.set(id, key)
-  for (const { run, ending } of finished) {
+  await state?.write(writing.filter(({ run }) => keys.has(run.id)).map(endOf))
+  for (const one of finished) {
+    if (left.has(one)) continue
+    const { run, ending } = one
     const { session, assigned } = run
     if (session.runs.get(run.id) === assigned) batch.free(session, run.id)
     batch.afterCommit(() => settle(batch, { run, ending }, keys.get(run.id)))
   }
+  return left
 }
+
+const endOf = ({ run, ending }: FinishedRun) => ({ run: run.assigned, ending })
 
 async function insert(batch: RunBatch, finished: readonly FinishedRun[]): Promise<{ key: number; id: string }[]> {
   if (finished.length === 0) return []

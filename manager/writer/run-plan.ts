@@ -1,6 +1,14 @@
 /** The plan of a start: validation and spec, computed from the task and its module. */
 import { ServiceError } from '#core/errors/index.ts'
-import { COMMAND_FUNCTION, findFunction, formatType, isCallableFromJson, parseInputs } from '#guests/wasm/index.ts'
+import {
+  COMMAND_FUNCTION,
+  STATE_RUNTIME,
+  findFunction,
+  formatType,
+  isCallableFromJson,
+  parseInputs,
+  usesState,
+} from '#guests/wasm/index.ts'
 import type { DescribedExport } from '#guests/wasm/index.ts'
 import { MAX_BATCH_SPEC_CHARS, MAX_UNREQUESTED_SPEC_CHARS, MAX_SPEC_BYTES } from '../model/limits.ts'
 import { memoryClassBytes } from '../model/needs.ts'
@@ -44,7 +52,7 @@ function planOf(
     domainId: task.domain_id,
     workerId: task.worker_id,
     labels: task.labels,
-    runtime: module?.runtime ?? null,
+    runtime: module === undefined ? null : runtimeOf(module),
     memoryBytes: memoryClassBytes(task.memory_limit_bytes),
   }
   const called = module === undefined ? undefined : requireFunction(module, task)
@@ -61,11 +69,15 @@ function planOf(
       ...(task.function === null && called !== undefined ? { called: called.name } : {}),
       ...specOf(task),
       ...specExtras(task),
+      ...(module !== undefined && usesState(module.imports) ? { uses_state: true as const } : {}),
     },
     needs,
     needsHash: storeNeeds(needs),
   }
 }
+
+/** A worker of an earlier version does not have the state of tasks. */
+const runtimeOf = ({ runtime, imports }: ModuleFacts) => (usesState(imports) ? STATE_RUNTIME : runtime)
 
 function imageOf({ image }: StartRequest, reference: string): ResolvedImage {
   if (image instanceof Error) throw image

@@ -5,7 +5,7 @@
 import { TASK_STATE } from '#proto/index.ts'
 import { releaseHeld, settleMessages } from '#queues/index.ts'
 import type { Endings } from '#queues/index.ts'
-import { isTriggered, type FailureReason, type RunHandle } from '../model/run.ts'
+import { holdsPublications, type FailureReason, type RunHandle } from '../model/run.ts'
 import type { RunBatch } from './batch.ts'
 
 /** Failures that can be due to one message of several. */
@@ -30,4 +30,4 @@ export async function settleTriggered(batch: RunBatch, ended: readonly { run: Ru
 }
 
 const mayHavePublished = ({ spec }: RunHandle) =>
-  isTriggered(spec) && spec.grants?.some(({ kind }) => kind === 'publish') === true
+  holdsPublications(spec) && spec.grants?.some(({ kind }) => kind === 'publish') === true

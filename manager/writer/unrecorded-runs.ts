@@ -138,6 +138,12 @@ export class UnrecordedRuns {
     if (this.#runs.has(run.id)) void this.#record(run)
   }
 
+  /** Its end cannot be written with it. Resolves when it is recorded as started, or known not to be. */
+  async recordFirst(run: UnrecordedRun): Promise<void> {
+    this.startOver(run)
+    await run.recorded
+  }
+
   /** Resolves when every run is recorded; later ones are recorded first. */
   async close(): Promise<void> {
     this.#isClosed = true

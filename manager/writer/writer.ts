@@ -23,6 +23,7 @@ import { adoptAssigned, findStarted } from './recover-runs.ts'
 import type { RemovalOutcome, WorkerRemoval } from './remove-worker.ts'
 import { STALE_TASK } from './start-runs.ts'
 import type { TaskStop } from './stop-runs.ts'
+import { weightOfState } from './write-state.ts'
 import { UnrecordedRuns, type FinishedRun, type UnrecordedRun } from './unrecorded-runs.ts'
 
 /** Changes per transaction; a message of a worker with many runs is one change. */
@@ -205,7 +206,16 @@ export class RunWriter {
   }
 
   #finish(session: WorkerSession, finished: FinishedRun[]): void {
-    this.#submit({ kind: 'finished', session, finished }).catch((error: unknown) => {
+    const recorded = this.#submit<FinishedRun[]>({ kind: 'finished', session, finished })
+    const settled = recorded.then(async (left) => {
+      if (left.length === 0) return
+      await Promise.all(left.map(({ run }) => this.#unrecorded.recordFirst(run)))
+      await this.recordEnds(
+        session,
+        left.map(({ run, ending }) => ({ run: run.assigned, ending })),
+      )
+    })
+    settled.catch((error: unknown) => {
       this.#context.logger.warn({ err: error, runs: finished.length }, 'failed to record runs with their ends')
       for (const { run } of finished) this.#unrecorded.startOver(run)
     })
@@ -301,7 +311,7 @@ function isUnanswered(error: unknown): boolean {
 }
 
 function countRuns(change: Change): number {
-  if (change.kind === 'finished') return change.finished.length
-  if (change.kind === 'ends') return change.ends.length
+  if (change.kind === 'finished') return change.finished.length + weightOfState(change.finished)
+  if (change.kind === 'ends') return change.ends.length + weightOfState(change.ends)
   return change.kind === 'running' ? change.runs.length : 1
 }

@@ -24,8 +24,8 @@ const methodsOf = (route: RouteOptions) => [route.method].flat().filter((method)
 const nameOf = (route: RouteOptions) => `${methodsOf(route).join(',')} ${route.url}`
 const statusesOf = (route: RouteOptions) => Object.keys((route.schema?.response ?? {}) as object)
 
-/** Fields of responses whose names sound like secrets, and whose values are none: they are empty or masked. */
-const NOT_SECRET = ['.client_key', '.secrets', 'tasks.secrets']
+/** Fields of responses whose names sound like secrets, and whose values are none: they are empty or masked, or keys of the state of a task. */
+const NOT_SECRET = ['.client_key', '.key', '.secrets', 'keys.key', 'tasks.secrets']
 const UNKNOWN_ID = '11111111-1111-4111-8111-111111111111'
 
 type Shape = {

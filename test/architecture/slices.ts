@@ -123,6 +123,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     writer: 'writes all changes of runs, in ordered batches',
     modules: 'uploads, references, policies and tickets',
     tasks: 'create, read, update and delete tasks',
+    state: 'what guests keep between runs, for users',
     workers: 'registration, leases, certificates and join tokens',
     runs: 'start, stop, invoke, results and logs',
     channels: 'triggers, published results and reads of channels, through the queues',

@@ -246,6 +246,10 @@ const SPECIAL: Readonly<Record<string, Special>> = {
   },
   'events tasks': { options: (w) => whileDoing(() => w.value('task_id', new Map())) },
   'workers top': { options: () => ({ interruptWhen: (stdout) => stdout.includes('alive') }) },
+  'tasks state get <task_id> <key>': {
+    prepare: (_w, values) =>
+      home.run(['tasks', 'state', 'set', values.get('task_id') ?? '', values.get('key') ?? 'count', '42']),
+  },
   'tasks logs <task_id>': { prepare: (w, values) => w.finish(values.get('task_id') ?? '') },
   'tasks run <file|image>': { args: () => [MODULE, '--inputs', '1,2', '--wait'] },
   'tasks upload <task_id> <file>': { args: async (w) => [await w.value('task_id', new Map()), MODULE] },

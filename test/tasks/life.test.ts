@@ -443,7 +443,13 @@ test('the worker is listed alive with its slots and its heartbeats', async () =>
     offset: 0,
     limit: 100,
     workers: [
-      { id: worker.id, alive: true, slots: 2, state: 'alive', runtimes: ['core', 'wasi-preview1', 'component'] },
+      {
+        id: worker.id,
+        alive: true,
+        slots: 2,
+        state: 'alive',
+        runtimes: ['core', 'wasi-preview1', 'component', 'state'],
+      },
     ],
   })
   const beats = await until(

@@ -7,6 +7,7 @@ import type { ErrorKind } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
+import { STATE_RUNTIME } from '#guests/wasm/index.ts'
 import type { ModuleRuntime } from '#guests/wasm/index.ts'
 import type { WorkerConfig } from '../identity/config.ts'
 import { writeIdentity } from '../identity/identity.ts'
@@ -22,8 +23,8 @@ import type { Managers } from './managers.ts'
 import { explainRegisterError, holdSession } from './session.ts'
 import type { SessionDeps } from './session.ts'
 
-/** Core modules, those that import WASI preview 1, and components of WASI 0.2. */
-export const RUNTIMES = ['core', 'wasi-preview1', 'component'] satisfies ModuleRuntime[]
+/** Core modules, those that import WASI preview 1, components of WASI 0.2, and those of them that use the state of their task. */
+export const RUNTIMES = [...(['core', 'wasi-preview1', 'component'] satisfies ModuleRuntime[]), STATE_RUNTIME]
 
 /** Waits that tests shorten. */
 export type WorkerTiming = { reconnectMinMs: number; reconnectMaxMs: number; leaseCheckMs: number }

@@ -58,6 +58,7 @@ const DEFAULT_LIMITS = {
   maxChunkBytes: 256n * 1024n,
   maxMessageBytes: 4n * 1024n * 1024n,
   takesOutputInResult: false,
+  keepsState: false,
 }
 /** Hello is the first heartbeat; the heartbeats themselves count from 1. */
 const HELLO_SEQUENCE = 0n

@@ -5,7 +5,15 @@
  */
 import { parseBase64 } from '#core/bytes/index.ts'
 import type { TextOrBytes } from '#core/bytes/index.ts'
-import type { GuestCall, Json } from '#guests/wasm/index.ts'
+import {
+  MAX_STATE_BYTES_OF_RUN,
+  MAX_STATE_KEYS_OF_RUN,
+  MAX_STATE_KEYS_READ,
+  MAX_STATE_VALUE_BYTES,
+  STATE_BUCKETS,
+  refusalOfKey,
+} from '#guests/wasm/index.ts'
+import type { GuestCall, Json, StateEntry } from '#guests/wasm/index.ts'
 import type { CallOutcome, FailureReason, RunResults } from '#guests/calls/index.ts'
 import { checkJsonSize } from './json-size.ts'
 import { THREAD_QUEUE_RUNS } from './messages.ts'
@@ -67,6 +75,7 @@ function parseMessage(value: unknown): FromRunner {
         cpuMs: duration(message, 'cpuMs'),
         memoryBytes: count(message, 'memoryBytes'),
         isStreamed: flag(message, 'isStreamed'),
+        ...(message['stateEntries'] === undefined ? {} : { stateEntries: parseStateEntries(message['stateEntries']) }),
       }
     case 'guest_call':
       return {
@@ -137,6 +146,17 @@ function parseCall(call: Fields): GuestCall {
   if (call['kind'] === 'publish') {
     return { kind: 'publish', topic: text(call, 'topic'), payload: text(call, 'payload') }
   }
+  if (call['kind'] === 'state_open') return { kind: 'state_open', bucket: oneOf(call, 'bucket', STATE_BUCKETS) }
+  if (call['kind'] === 'state_get') {
+    const { keys } = call
+    if (!Array.isArray(keys) || keys.length > MAX_STATE_KEYS_READ) throw new Error('keys is not a short list')
+    const bucket = oneOf(call, 'bucket', STATE_BUCKETS)
+    return { kind: 'state_get', bucket, keys: keys.map((key: unknown) => stateKey({ key }, 'key')) }
+  }
+  if (call['kind'] === 'state_keys') {
+    const after = call['after'] === '' ? '' : stateKey(call, 'after')
+    return { kind: 'state_keys', bucket: oneOf(call, 'bucket', STATE_BUCKETS), after }
+  }
   if (call['kind'] !== 'read') throw new Error('a call has an unknown kind')
   return {
     kind: 'read',
@@ -146,6 +166,35 @@ function parseCall(call: Fields): GuestCall {
     to: optionalNumber(call, 'to'),
     limit: count(call, 'limit'),
   }
+}
+
+function stateKey(message: Fields, name: string): string {
+  const key = text(message, name)
+  const refusal = refusalOfKey(key)
+  if (refusal !== undefined) throw new Error(refusal)
+  return key
+}
+
+/** A thread keeps these limits; a runner that exceeds them is compromised. */
+function parseStateEntries(value: unknown): StateEntry[] {
+  if (!Array.isArray(value) || value.length > MAX_STATE_KEYS_OF_RUN) throw new Error('stateEntries is not a short list')
+  let bytes = 0
+  const seen = new Set<string>()
+  return value.map((one: unknown): StateEntry => {
+    const entry = fields(one, 'an entry of the state')
+    const bucket = oneOf(entry, 'bucket', STATE_BUCKETS)
+    const key = stateKey(entry, 'key')
+    if (seen.has(`${bucket} ${key}`)) throw new Error('a key of the state is repeated')
+    seen.add(`${bucket} ${key}`)
+    const version = entry['version'] === undefined ? {} : { version: count(entry, 'version') }
+    if (entry['value'] === undefined) return { bucket, key, ...version }
+    const written = entry['value'] === null ? undefined : parseBase64(text(entry, 'value'))
+    if (written === undefined && entry['value'] !== null) throw new Error('a value of the state is not base64')
+    bytes += Buffer.byteLength(key) + (written?.length ?? 0)
+    if ((written?.length ?? 0) > MAX_STATE_VALUE_BYTES || bytes > MAX_STATE_BYTES_OF_RUN)
+      throw new Error('the state exceeds its limits')
+    return { bucket, key, ...version, value: entry['value'] === null ? null : text(entry, 'value') }
+  })
 }
 
 function runOf(message: Fields): { thread: number; sequence: number } {

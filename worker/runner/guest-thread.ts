@@ -48,7 +48,7 @@ function serveThread(port: MessagePort, { slots, replies }: GuestThreadData): vo
     const startedMs = monotonicMs()
     const usedBefore = threadCpuUsage()
     const host = new GuestThreadHost(order.sequence, port, replies)
-    const { outcome, memoryBytes } =
+    const { outcome, memoryBytes, stateEntries } =
       module instanceof LoadedComponent ? module.call(order.call, host) : callFunction(module, order.call, host)
     const durationMs = monotonicMs() - startedMs
     const { user, system } = threadCpuUsage(usedBefore)
@@ -63,6 +63,7 @@ function serveThread(port: MessagePort, { slots, replies }: GuestThreadData): vo
       cpuMs,
       memoryBytes,
       isStreamed,
+      ...(stateEntries === undefined ? {} : { stateEntries }),
     }
     port.postMessage({ type: 'ended', ...ended } satisfies FromGuestThread)
     uncollectedBytes += memoryBytes

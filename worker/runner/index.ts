@@ -2,8 +2,16 @@ export { createRunnerPool } from './pool.ts'
 export type { RunnerPoolOptions } from './pool-options.ts'
 export type { RunnerPool, RunnerPoolStats } from './pool.ts'
 export type { RunOutcome, RunRequest } from './run-request.ts'
-export { refuseCall } from '#guests/wasm/index.ts'
-export type { GuestCall, GuestReply } from '#guests/wasm/index.ts'
+export { isStateCall, refuseCall } from '#guests/wasm/index.ts'
+export type {
+  ChannelCall,
+  GuestCall,
+  GuestReply,
+  StateBucket,
+  StateCall,
+  StateEntry,
+  StateValues,
+} from '#guests/wasm/index.ts'
 export type { OutputName } from '#guests/calls/index.ts'
 export { hasOutputInResults } from './output-once.ts'
 export { stageRunnerCode } from './staged-code.ts'

@@ -4,7 +4,7 @@
  * which are untrusted, because it runs guest code.
  */
 import type { Call, CallOutcome, CompiledModule, OutputName } from '#guests/calls/index.ts'
-import type { GuestCall, GuestReply } from '#guests/wasm/index.ts'
+import type { GuestCall, GuestReply, StateEntry } from '#guests/wasm/index.ts'
 import type { CompiledComponent } from '../runtime/component.ts'
 
 /**
@@ -19,6 +19,8 @@ export type EndedCall = {
   memoryBytes: number
   isStreamed: boolean
   isOutputInResults?: boolean
+  /** What it read and wrote of the state of its task; absent: it wrote nothing. */
+  stateEntries?: StateEntry[]
 }
 
 /** The data of one call; `sequence` identifies it within the pool. */

@@ -1,6 +1,6 @@
 /** The requests and outcomes of the pool. */
 import type { Call, CallOutcome, OutputName } from '#guests/calls/index.ts'
-import type { GuestCall, GuestReply } from '#guests/wasm/index.ts'
+import type { GuestCall, GuestReply, StateEntry } from '#guests/wasm/index.ts'
 
 export type RunRequest = {
   /** A runner process serves one domain for its whole life; empty: the platform. */
@@ -25,7 +25,13 @@ export type RunRequest = {
 
 export type RunOutcome =
   /** `isStreamed`: its output was passed to `onOutput`. `memoryBytes`: of its instances; absent if its thread was ended, as `cpuMs` is. */
-  | (CallOutcome & { durationMs: number; cpuMs?: number; memoryBytes?: number; isStreamed?: boolean })
+  | (CallOutcome & {
+      durationMs: number
+      cpuMs?: number
+      memoryBytes?: number
+      isStreamed?: boolean
+      stateEntries?: StateEntry[]
+    })
   /** Its runner was killed because of another run, or failed to start: retry it on this or another worker. */
   | { state: 'requeue'; cause: string }
   /** The caller's signal ended it. */

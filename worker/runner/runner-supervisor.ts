@@ -263,8 +263,9 @@ export class RunnerSupervisor {
     const [run] = position === -1 ? [] : thread.runs.splice(position, 1)
     if (run === undefined) return false
     this.#deps.callTimes.record(run.moduleKey, message.durationMs)
-    const { outcome, durationMs, cpuMs, memoryBytes, isStreamed } = message
-    run.end({ ...outcome, durationMs, cpuMs, memoryBytes, isStreamed })
+    const { outcome, durationMs, cpuMs, memoryBytes, isStreamed, stateEntries } = message
+    const state = stateEntries === undefined ? {} : { stateEntries }
+    run.end({ ...outcome, durationMs, cpuMs, memoryBytes, isStreamed, ...state })
     if (position === 0) this.#threadRuns.beginHead(thread)
     this.#threadRuns.settle(runner)
     return true

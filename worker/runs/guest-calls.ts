@@ -1,20 +1,24 @@
 /**
- * Channel calls of guests, sent to the manager and answered. A call without an answer is sent again on the next session
+ * Calls of guests about channels and the state of their task, sent to the manager and answered. A call without an answer is sent again on the next session
  * with the same number, so that a publication is stored once after any number of interruptions. The manager checks every
  * call again; calls without a grant are refused here.
  */
 import { GrantKind } from '#proto/index.ts'
-import type { Grant, GuestReply as WireReply, RunRef } from '#proto/index.ts'
-import { refuseCall } from '../runner/index.ts'
-import type { GuestCall, GuestReply } from '../runner/index.ts'
+import type { Assignment, Grant, GuestReply as WireReply, RunRef } from '#proto/index.ts'
+import { isStateCall, refuseCall } from '../runner/index.ts'
+import type { ChannelCall, GuestCall, GuestReply, StateCall, StateValues } from '../runner/index.ts'
 import type { Outbox } from '../session/outbox.ts'
 import { keyOf } from '../session/run-messages.ts'
+import { clientOf } from '../session/state-bucket.ts'
 
 type WireCall = Parameters<Outbox['guestCall']>[0]
 type Pending = { call: WireCall; resolve: (reply: GuestReply) => void }
 
 /** Limit of a published SenML pack, from the protocol. */
 const MAX_PAYLOAD_BYTES = 256 * 1024
+
+/** The run of a guest that asks. */
+type AskingRun = Pick<Assignment, 'grants' | 'daemon' | 'triggerJson'> & { run: RunRef }
 
 export class GuestCalls {
   readonly #pending = new Map<string, Pending>()
@@ -29,27 +33,26 @@ export class GuestCalls {
     this.#outbox = undefined
   }
 
-  /** Never rejects. A run that ends first must be passed to `forget`. */
-  ask(run: RunRef, grants: readonly Grant[], callId: number, call: GuestCall): Promise<GuestReply> {
-    const wanted = call.kind === 'publish' ? GrantKind.PUBLISH : GrantKind.READ
-    const place = resolveTopic(
-      call.topic,
-      grants.filter(({ kind }) => kind === wanted),
-    )
-    if (place === undefined) {
-      const verb = call.kind === 'publish' ? 'publish to' : 'read from'
-      const topic = JSON.stringify(call.topic.slice(0, 200))
-      return Promise.resolve(refuseCall('forbidden', `the task has no grant to ${verb} ${topic}`))
-    }
-    const made = toWire(run, callId, place, call)
-    if (made === undefined) {
-      const message = `a message must be at most ${MAX_PAYLOAD_BYTES} bytes`
-      return Promise.resolve(refuseCall('too_large', message))
-    }
-    return new Promise((resolve) => {
-      this.#pending.set(`${keyOf(run)}/${callId}`, { call: made, resolve })
+  /** Never rejects. A run that ends first must be passed to `endCallsOf`. */
+  async ask(assignment: AskingRun, callId: number, call: GuestCall): Promise<GuestReply> {
+    const made = isStateCall(call) ? this.#stateCall(assignment, callId, call) : channelCall(assignment, callId, call)
+    if ('ok' in made) return made
+    return await new Promise((resolve) => {
+      this.#pending.set(`${keyOf(assignment.run)}/${callId}`, { call: made, resolve })
       this.#outbox?.guestCall(made)
     })
+  }
+
+  #stateCall(assignment: AskingRun, callId: number, call: StateCall): WireCall | GuestReply {
+    const client = clientOf(assignment, call.bucket)
+    if (typeof client !== 'string') return client
+    if (this.#outbox?.keepsState === false)
+      return refuseCall('unavailable', 'the task manager is of an earlier version and keeps no state of tasks')
+    if (call.kind === 'state_open') return { ok: true, records: '' }
+    const { run } = assignment
+    if (call.kind === 'state_get')
+      return { run, callId, call: { case: 'stateGet', value: { client, keys: call.keys } } }
+    return { run, callId, call: { case: 'stateKeys', value: { client, after: call.after } } }
   }
 
   answer(reply: WireReply): void {
@@ -91,7 +94,23 @@ export function resolveTopic(topic: string, grants: readonly Grant[]): ResolvedT
   return undefined
 }
 
-function toWire(run: RunRef, callId: number, place: ResolvedTopic, call: GuestCall): WireCall | undefined {
+function channelCall({ run, grants }: AskingRun, callId: number, call: ChannelCall): WireCall | GuestReply {
+  const wanted = call.kind === 'publish' ? GrantKind.PUBLISH : GrantKind.READ
+  const place = resolveTopic(
+    call.topic,
+    grants.filter(({ kind }) => kind === wanted),
+  )
+  if (place === undefined) {
+    const verb = call.kind === 'publish' ? 'publish to' : 'read from'
+    const topic = JSON.stringify(call.topic.slice(0, 200))
+    return refuseCall('forbidden', `the task has no grant to ${verb} ${topic}`)
+  }
+  return (
+    toWire(run, callId, place, call) ?? refuseCall('too_large', `a message must be at most ${MAX_PAYLOAD_BYTES} bytes`)
+  )
+}
+
+function toWire(run: RunRef, callId: number, place: ResolvedTopic, call: ChannelCall): WireCall | undefined {
   if (call.kind === 'publish') {
     const payload = Buffer.from(call.payload)
     if (payload.length > MAX_PAYLOAD_BYTES) return undefined
@@ -108,6 +127,14 @@ function fromWire({ outcome }: WireReply): GuestReply {
       return { ok: true, records: '' }
     case 'recordsJson':
       return { ok: true, records: Buffer.from(outcome.value).toString() }
+    case 'stateValues': {
+      const values: StateValues = outcome.value.values.map(({ version, value }) =>
+        version === 0n ? null : [Number(version), value.toBase64()],
+      )
+      return { ok: true, records: JSON.stringify(values) }
+    }
+    case 'stateNames':
+      return { ok: true, records: JSON.stringify(outcome.value.keys) }
     case 'error':
       return refuseCall(outcome.value.kind, outcome.value.message)
     case undefined:

@@ -367,10 +367,10 @@ export class Runs {
           signal: abort.signal,
         })
         const request = toRunRequest(assignment, module.path, folder)
-        const { run: ref, grants } = assignment
+        const { run: ref } = assignment
         const hooks = {
           onStarted,
-          onGuestCall: (callId: number, call: GuestCall) => this.#guestCalls.ask(ref, grants, callId, call),
+          onGuestCall: (callId: number, call: GuestCall) => this.#guestCalls.ask(assignment, callId, call),
           onOutput: (output: OutputName, data: Uint8Array) => this.#logs.write(ref, output, data),
         }
         return await withSpan('call guest', { parent }, () =>

@@ -7,7 +7,13 @@ import { create } from '@bufbuild/protobuf'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { ClientDuplexStream } from '@grpc/grpc-js'
 import { digestOf } from '#core/digest.ts'
-import { RunResultSchema, SessionRequestSchema, StagedResultSchema } from '#proto/index.ts'
+import {
+  FailureReason,
+  RunResultSchema,
+  SessionRequestSchema,
+  StagedResultSchema,
+  WireTaskState,
+} from '#proto/index.ts'
 import type {
   LogChunk,
   RejectReason,
@@ -25,6 +31,8 @@ export type SessionStream = ClientDuplexStream<SessionRequest, SessionResponse>
 
 /** Space for everything in a result except its JSON. */
 const RESULT_OVERHEAD_BYTES = 8 * 1024
+/** Space for everything in an entry of the state except its key and value. */
+const STATE_OVERHEAD_BYTES = 96
 const MAX_RESULTS_PER_MESSAGE = 1_000
 /** Output of runs that waits for a congested stream. */
 const MAX_LOG_BYTES = 8 * 1024 * 1024
@@ -64,6 +72,11 @@ export class Outbox {
   /** Output that a result has is not sent apart. */
   get takesOutputInResult(): boolean {
     return this.#limits.takesOutputInResult
+  }
+
+  /** The manager knows the state of tasks. */
+  get keepsState(): boolean {
+    return this.#limits.keepsState
   }
 
   accepted(run: RunRef): void {
@@ -162,13 +175,14 @@ export class Outbox {
       batch = []
       batchBytes = 0
     }
-    for (const result of this.#results) {
+    for (const given of this.#results) {
+      const result = this.#withoutState(given)
       if (this.#isTooLarge(result)) {
         const json = Buffer.from(result.resultsJson)
         this.#chunked.push({ result, bytes: json, digest: digestOf(json), sentBytes: 0 })
         continue
       }
-      const bytes = result.resultsJson.length * 3 + RESULT_OVERHEAD_BYTES
+      const bytes = result.resultsJson.length * 3 + stateBytes(result) + RESULT_OVERHEAD_BYTES
       if (batch.length >= MAX_RESULTS_PER_MESSAGE || batchBytes + bytes > maxBytes) send()
       batch.push(result)
       batchBytes += bytes
@@ -213,7 +227,28 @@ export class Outbox {
     return { case: 'result', value: { results: [create(RunResultSchema, { ...result, resultsJson: '', staged })] } }
   }
 
+  /** A manager that does not write the state must not record the result without it. */
+  #withoutState(result: RunResult): RunResult {
+    if (result.stateEntries.length === 0 || this.#limits.keepsState) return result
+    return create(RunResultSchema, {
+      ...result,
+      state: WireTaskState.FAILED,
+      reason: FailureReason.GUEST_ERROR,
+      error: 'the task manager is of an earlier version and keeps no state of tasks',
+      resultsJson: '',
+      outputInResult: false,
+      stateEntries: [],
+    })
+  }
+
   #write(message: Message, onTaken?: () => void): void {
     this.#stream.write(create(SessionRequestSchema, { message }), onTaken)
   }
+}
+
+function stateBytes({ stateEntries }: RunResult): number {
+  return stateEntries.reduce(
+    (sum, { key, value }) => sum + key.length * 3 + (value?.length ?? 0) + STATE_OVERHEAD_BYTES,
+    0,
+  )
 }

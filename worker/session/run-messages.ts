@@ -1,13 +1,15 @@
 /** Converts between messages about runs and the requests and outcomes of the runner pool, without rules of its own. */
 import { create } from '@bufbuild/protobuf'
+import type { MessageInitShape } from '@bufbuild/protobuf'
 import { FailureReason, RunResultSchema, WireTaskState } from '#proto/index.ts'
-import type { Assignment, RunRef, RunResult } from '#proto/index.ts'
+import type { Assignment, RunRef, RunResult, StateEntrySchema } from '#proto/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { textOrBytes, wholeCharactersLength } from '#core/bytes/index.ts'
 import type { TextOrBytes } from '#core/bytes/index.ts'
-import type { Json } from '#guests/wasm/index.ts'
+import type { Json, StateEntry } from '#guests/wasm/index.ts'
+import { clientOf } from './state-bucket.ts'
 import { hasOutputInResults } from '../runner/index.ts'
-import type { RunOutcome, RunRequest } from '../runner/index.ts'
+import type { RunOutcome, RunRequest, StateBucket } from '../runner/index.ts'
 
 type Reason = Extract<RunOutcome, { state: 'failed' }>['reason'] | 'fetch_failed'
 
@@ -22,6 +24,8 @@ export type RunEnd = {
   /** Absent if its thread was ended: it may have used the processor all the time. */
   cpuMs?: number
   isOutputTruncated?: boolean
+  /** What it read and wrote of the state of its task. */
+  stateEntries?: readonly StateEntry[]
   /** What it wrote, if it could write. */
   stdout?: TextOrBytes
   stderr?: TextOrBytes
@@ -155,6 +159,30 @@ export function toRunResult(assignment: CheckedAssignment, end: RunEnd, prepareM
     prepareMs,
     outputTruncated,
     outputInResult: resultsJson !== '' && !isTooLarge && !outputTruncated && hasOutputInResults(end),
+    stateEntries: toStateEntries(assignment, kept.stateEntries ?? []),
+  })
+}
+
+function toStateEntries(
+  assignment: CheckedAssignment,
+  entries: readonly StateEntry[],
+): MessageInitShape<typeof StateEntrySchema>[] {
+  const clients = new Map<StateBucket, string | undefined>()
+  return entries.flatMap(({ bucket, key, version, value }) => {
+    const client = clients.getOrInsertComputed(bucket, () => {
+      const found = clientOf(assignment, bucket)
+      return typeof found === 'string' ? found : undefined
+    })
+    // A guest cannot write to a bucket that it could not open.
+    if (client === undefined) return []
+    return [
+      {
+        client,
+        key,
+        ...(version === undefined ? {} : { readVersion: BigInt(version) }),
+        ...(value === undefined ? {} : value === null ? { deleted: true } : { value: Uint8Array.fromBase64(value) }),
+      },
+    ]
   })
 }
 

@@ -1,7 +1,8 @@
-/** The channel calls of a guest that is tried: publications are kept for the report, reads get the given records. */
+/** The calls of a guest that is tried: publications are kept for the report, reads get the given records, state is in memory. */
 import { kindOf } from '#core/errors/index.ts'
 import type { Json } from '#guests/wasm/index.ts'
-import { refuseCall } from '../runner/index.ts'
+import type { MemoryState } from '#guests/calls/index.ts'
+import { isStateCall, refuseCall } from '../runner/index.ts'
 import type { GuestCall, GuestReply } from '../runner/index.ts'
 
 /** Publications in one report; further ones are counted. */
@@ -28,16 +29,20 @@ export type ChannelRules = {
 export class GuestChannel {
   readonly #rules: ChannelRules
   readonly #records: readonly TriedRecord[]
+  readonly #state: MemoryState
   readonly publications: Publication[] = []
   publicationCount = 0
 
-  constructor(rules: ChannelRules, records: readonly TriedRecord[]) {
+  /** `state`: of the task, for the runs of one trial. */
+  constructor(rules: ChannelRules, records: readonly TriedRecord[], state: MemoryState) {
     this.#rules = rules
     this.#records = records
+    this.#state = state
   }
 
   answer(call: GuestCall): GuestReply {
     if (call.kind === 'publish') return this.#publish(call.topic, call.payload)
+    if (isStateCall(call)) return this.#state.answer(call, { hasClient: this.#records.length > 0 })
     return { ok: true, records: JSON.stringify(this.#find(call)) }
   }
 

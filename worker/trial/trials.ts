@@ -20,6 +20,7 @@ import type { Isolation } from '../isolation/index.ts'
 import { createRunnerPool, stageRunnerCode } from '../runner/index.ts'
 import type { OutputName, RunOutcome, RunnerPool } from '../runner/index.ts'
 import { Components, stageTranspilerCode } from '../transpile/index.ts'
+import { MemoryState } from '#guests/calls/index.ts'
 import { GuestChannel } from './guest-channel.ts'
 import type { ChannelRules, Publication, TriedRecord } from './guest-channel.ts'
 
@@ -64,6 +65,8 @@ export type TrialReport = {
   durationMs: number
   publications: readonly Publication[]
   publicationCount: number
+  /** The state of the task after the run; only of a run that wrote to it. */
+  kept?: MemoryState['entries']
 }
 
 /** The limit of a task without `max_output_bytes`. */
@@ -79,6 +82,8 @@ export class Trials {
   readonly #isolation: Isolation
   readonly #pool: RunnerPool
   readonly #rules: ChannelRules
+  /** Runs of one program share it, as those of one task do. */
+  readonly #state = new MemoryState()
   #components: Promise<Components> | undefined
 
   private constructor(folder: string, isolation: Isolation, pool: RunnerPool, rules: ChannelRules) {
@@ -139,7 +144,7 @@ export class Trials {
   }
 
   async run(module: TriedModule, call: TrialCall, signal: AbortSignal): Promise<TrialReport> {
-    const channel = new GuestChannel(this.#rules, call.records)
+    const channel = new GuestChannel(this.#rules, call.records, this.#state)
     const streamed: Record<OutputName, Buffer[]> = { stdout: [], stderr: [] }
     const requestedMs = monotonicMs()
     let startedMs: number | undefined
@@ -151,6 +156,7 @@ export class Trials {
     })
     if (outcome.state === 'requeue') throw new ServiceError('unavailable', outcome.cause)
     const isCall = outcome.state !== 'stopped'
+    if (isCall) this.#state.write(outcome.stateEntries ?? [])
     const outputOf = (name: OutputName) =>
       (isCall ? outcome[name] : undefined) ?? textOrBytes(Buffer.concat(streamed[name]))
     return {
@@ -167,6 +173,7 @@ export class Trials {
       durationMs: outcome.durationMs,
       publications: channel.publications,
       publicationCount: channel.publicationCount,
+      ...(isCall && outcome.stateEntries !== undefined ? { kept: this.#state.entries } : {}),
     }
   }
 

@@ -23,6 +23,7 @@ const REASONS = [
   'guest_error',
   'worker_lost',
   'queue_timeout',
+  'state_conflict',
   'module_invalid',
   'fetch_failed',
   'no_such_function',

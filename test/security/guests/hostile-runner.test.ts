@@ -46,6 +46,7 @@ const call = {
   callId: 1,
   call: { kind: 'publish', topic: '', payload: '' },
 }
+const stateEntry = { bucket: 'task', key: 'k', version: 1, value: 'AA==' }
 const output = { type: 'output', thread: 0, sequence: 'SEQUENCE', output: 'stdout' }
 
 /** What the worker takes at most in one frame. */
@@ -65,6 +66,24 @@ const WRONG: [string, Buffer][] = [
   ['a thread that is no number', messages({ type: 'thread_ready', thread: '__proto__' })],
   ['the end of a thread that was not to end', messages({ type: 'thread_ended', thread: 0 })],
   ['an unknown outcome', messages({ ...ended, outcome: { state: 'stopped' } })],
+  [
+    'the same key of the state twice',
+    messages({ ...ended, stateEntries: [stateEntry, { ...stateEntry, bucket: 'task' }] }),
+  ],
+  ['a bucket of nobody', messages({ ...ended, stateEntries: [{ ...stateEntry, bucket: '__proto__' }] })],
+  ['a key with a NUL', messages({ ...ended, stateEntries: [{ ...stateEntry, key: 'a\0' }] })],
+  [
+    'a value of the state that is too large',
+    messages({ ...ended, stateEntries: [{ ...stateEntry, value: 'A'.repeat(100_000) }] }),
+  ],
+  ['a version that is no number', messages({ ...ended, stateEntries: [{ ...stateEntry, version: -1 }] })],
+  [
+    'a read of the state of too many keys',
+    messages({
+      ...call,
+      call: { kind: 'state_get', bucket: 'task', keys: Array.from({ length: 11 }, (_, index) => `k${index}`) },
+    }),
+  ],
   ['an outcome without results', messages({ ...ended, outcome: { state: 'completed' } })],
   ['an unknown reason', messages({ ...ended, outcome: { state: 'failed', reason: 'fetch_failed', error: '' } })],
   [

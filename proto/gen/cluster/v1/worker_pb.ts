@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file cluster/v1/worker.proto.
  */
 export const file_cluster_v1_worker: GenFile = /*@__PURE__*/
-  fileDesc("ChdjbHVzdGVyL3YxL3dvcmtlci5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSLeAwoPUmVnaXN0ZXJSZXF1ZXN0EhIKCmpvaW5fdG9rZW4YASABKAkSEQoJd29ya2VyX2lkGAIgASgJEhUKDXdvcmtlcl9zZWNyZXQYAyABKAkSDAoEbmFtZRgEIAEoCRIPCgdib290X2lkGAUgASgJEg8KB3ZlcnNpb24YBiABKAkSPQoGbGFiZWxzGAcgAygLMi0uc2tlaW4uY2x1c3Rlci52MS5SZWdpc3RlclJlcXVlc3QuTGFiZWxzRW50cnkSCgoCb3MYCCABKAkSDAoEYXJjaBgJIAEoCRIRCgljcHVfY29yZXMYCiABKA0SFAoMbWVtb3J5X2J5dGVzGAsgASgEEg0KBXNsb3RzGAwgASgNEhAKCHJ1bnRpbWVzGA0gAygJEhYKDmNhY2hlZF9kaWdlc3RzGA4gAygJEg8KB2JhY2tsb2cYDyABKA0SGwoTY2VydGlmaWNhdGVfcmVxdWVzdBgQIAEoDBIbChNtb2R1bGVfcGVlcl9hZGRyZXNzGBEgASgJEhEKCWlzb2xhdGlvbhgSIAEoCRIVCg1wbGF0Zm9ybV9vbmx5GBMgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEinQIKEFJlZ2lzdGVyUmVzcG9uc2USEQoJd29ya2VyX2lkGAEgASgJEhUKDXdvcmtlcl9zZWNyZXQYAiABKAkSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIdChVoZWFydGJlYXRfaW50ZXJ2YWxfbXMYBCABKAQSFAoMbGVhc2VfdHRsX21zGAUgASgEEi4KBmxpbWl0cxgGIAEoCzIeLnNrZWluLmNsdXN0ZXIudjEuV29ya2VyTGltaXRzEjgKC2NlcnRpZmljYXRlGAcgASgLMiMuc2tlaW4uY2x1c3Rlci52MS5Jc3N1ZWRDZXJ0aWZpY2F0ZRISCgp0aWNrZXRfa2V5GAggASgMEhUKDWF1dGhvcml0eV9wZW0YCSABKAkiWQoRSXNzdWVkQ2VydGlmaWNhdGUSFwoPY2VydGlmaWNhdGVfcGVtGAEgASgJEhUKDWF1dGhvcml0eV9wZW0YAiABKAkSFAoMdmFsaWRfZm9yX21zGAMgASgEIlUKDFJlbmV3UmVxdWVzdBIRCgl3b3JrZXJfaWQYASABKAkSFQoNd29ya2VyX3NlY3JldBgCIAEoCRIbChNjZXJ0aWZpY2F0ZV9yZXF1ZXN0GAMgASgMIkkKDVJlbmV3UmVzcG9uc2USOAoLY2VydGlmaWNhdGUYASABKAsyIy5za2Vpbi5jbHVzdGVyLnYxLklzc3VlZENlcnRpZmljYXRlIqQBCgxXb3JrZXJMaW1pdHMSHwoXbWF4X2lubGluZV9yZXN1bHRfYnl0ZXMYASABKAQSHwoXbWF4X3N0YWdlZF9yZXN1bHRfYnl0ZXMYAiABKAQSFwoPbWF4X2NodW5rX2J5dGVzGAMgASgEEhkKEW1heF9tZXNzYWdlX2J5dGVzGAQgASgEEh4KFnRha2VzX291dHB1dF9pbl9yZXN1bHQYBSABKAgitQQKDlNlc3Npb25SZXF1ZXN0EigKBWhlbGxvGAEgASgLMhcuc2tlaW4uY2x1c3Rlci52MS5IZWxsb0gAEjAKCWhlYXJ0YmVhdBgCIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuSGVhcnRiZWF0SAASKgoGYWNjZXB0GAMgASgLMhguc2tlaW4uY2x1c3Rlci52MS5BY2NlcHRIABIqCgZyZWplY3QYBCABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJlamVjdEgAEjUKDHN0YXRlX3VwZGF0ZRgFIAEoCzIdLnNrZWluLmNsdXN0ZXIudjEuU3RhdGVVcGRhdGVIABIqCgZyZXN1bHQYBiABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJlc3VsdEgAEi8KCWxvZ19jaHVuaxgHIAEoCzIaLnNrZWluLmNsdXN0ZXIudjEuTG9nQ2h1bmtIABIxCgpjYW5jZWxfYWNrGAggASgLMhsuc2tlaW4uY2x1c3Rlci52MS5DYW5jZWxBY2tIABIzCgtkcmFpbl9zdGF0ZRgJIAEoCzIcLnNrZWluLmNsdXN0ZXIudjEuRHJhaW5TdGF0ZUgAEjUKDHJlc3VsdF9jaHVuaxgKIAEoCzIdLnNrZWluLmNsdXN0ZXIudjEuUmVzdWx0Q2h1bmtIABIxCgpndWVzdF9jYWxsGAsgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5HdWVzdENhbGxIAEIJCgdtZXNzYWdlIskDCg9TZXNzaW9uUmVzcG9uc2USLAoHd2VsY29tZRgBIAEoCzIZLnNrZWluLmNsdXN0ZXIudjEuV2VsY29tZUgAEioKBmFzc2lnbhgCIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuQXNzaWduSAASKgoGY2FuY2VsGAMgASgLMhguc2tlaW4uY2x1c3Rlci52MS5DYW5jZWxIABI3Cg1sZWFzZV9yZW5ld2VkGAQgASgLMh4uc2tlaW4uY2x1c3Rlci52MS5MZWFzZVJlbmV3ZWRIABIxCgpyZXN1bHRfYWNrGAUgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5SZXN1bHRBY2tIABIuCghwcmVmZXRjaBgGIAEoCzIaLnNrZWluLmNsdXN0ZXIudjEuUHJlZmV0Y2hIABIoCgVkcmFpbhgHIAEoCzIXLnNrZWluLmNsdXN0ZXIudjEuRHJhaW5IABIqCgZnb2F3YXkYCCABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLkdvYXdheUgAEjMKC2d1ZXN0X3JlcGx5GAkgASgLMhwuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFJlcGx5SABCCQoHbWVzc2FnZSLKAQoFSGVsbG8SEQoJd29ya2VyX2lkGAEgASgJEhUKDXdvcmtlcl9zZWNyZXQYAiABKAkSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIPCgdib290X2lkGAQgASgJEioKB3J1bm5pbmcYBSADKAsyGS5za2Vpbi5jbHVzdGVyLnYxLkhlbGRSdW4SKQoHc3Bvb2xlZBgGIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEhgKEHJ1bl9tZW1vcnlfYnl0ZXMYByABKAQiXAoHSGVsZFJ1bhIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIqCgVzdGF0ZRgCIAEoDjIbLnNrZWluLmNsdXN0ZXIudjEuVGFza1N0YXRlIrMBCgdXZWxjb21lEiYKBGtlZXAYASADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhImCgRzdG9wGAIgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSKAoGcmVzZW5kGAMgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSLgoMYWNrbm93bGVkZ2VkGAQgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYiswIKCUhlYXJ0YmVhdBIQCghzZXF1ZW5jZRgBIAEoBBISCgpmcmVlX3Nsb3RzGAIgASgNEg8KB3J1bm5pbmcYAyABKA0SEAoIY3B1X2xvYWQYBCABKAESGQoRZnJlZV9tZW1vcnlfYnl0ZXMYBSABKAQSFgoOZmluaXNoZWRfdG90YWwYBiABKAQSHAoUY2FjaGVkX2RpZ2VzdHNfYWRkZWQYByADKAkSHgoWY2FjaGVkX2RpZ2VzdHNfcmVtb3ZlZBgIIAMoCRIwCglwcmVwYXJpbmcYCSADKAsyHS5za2Vpbi5jbHVzdGVyLnYxLlByZXBhcmF0aW9uEjoKDG1lYXN1cmVtZW50cxgKIAEoCzIkLnNrZWluLmNsdXN0ZXIudjEuV29ya2VyTWVhc3VyZW1lbnRzIqUDChJXb3JrZXJNZWFzdXJlbWVudHMSFgoOcmVzaWRlbnRfYnl0ZXMYASABKAQSDwoHcnVubmVycxgCIAEoDRIXCg9zcG9vbGVkX3Jlc3VsdHMYAyABKA0SFQoNc3Bvb2xlZF9ieXRlcxgEIAEoBBIZChFvbGRlc3Rfc3Bvb2xlZF9tcxgFIAEoBBIWCg5jYWNoZWRfbW9kdWxlcxgGIAEoDRIUCgxjYWNoZWRfYnl0ZXMYByABKAQSGQoRbW9kdWxlX2hpdHNfdG90YWwYCCABKAQSHAoUbW9kdWxlX2ZldGNoZXNfdG90YWwYCSABKAQSIwobbW9kdWxlX2ZldGNoX2ZhaWx1cmVzX3RvdGFsGAogASgEElYKEnJ1bm5lcl9raWxsc190b3RhbBgLIAMoCzI6LnNrZWluLmNsdXN0ZXIudjEuV29ya2VyTWVhc3VyZW1lbnRzLlJ1bm5lcktpbGxzVG90YWxFbnRyeRo3ChVSdW5uZXJLaWxsc1RvdGFsRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgEOgI4ASJGCgtQcmVwYXJhdGlvbhIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIQCghwb3NpdGlvbhgCIAEoDSJVCgxMZWFzZVJlbmV3ZWQSEAoIc2VxdWVuY2UYASABKAQSFAoMbGVhc2VfdHRsX21zGAIgASgEEh0KFWhlYXJ0YmVhdF9pbnRlcnZhbF9tcxgDIAEoBCI7CgZBc3NpZ24SMQoLYXNzaWdubWVudHMYASADKAsyHC5za2Vpbi5jbHVzdGVyLnYxLkFzc2lnbm1lbnQiMAoGQWNjZXB0EiYKBHJ1bnMYASADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZiJwCgZSZWplY3QSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSLgoGcmVhc29uGAIgASgOMh4uc2tlaW4uY2x1c3Rlci52MS5SZWplY3RSZWFzb24SDwoHbWVzc2FnZRgDIAEoCSI4CgtTdGF0ZVVwZGF0ZRIpCgdydW5uaW5nGAEgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYiNgoGUmVzdWx0EiwKB3Jlc3VsdHMYASADKAsyGy5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlc3VsdCI+CglSZXN1bHRBY2sSMQoIcmVjZWlwdHMYASADKAsyHy5za2Vpbi5jbHVzdGVyLnYxLlJlc3VsdFJlY2VpcHQiSAoNUmVzdWx0UmVjZWlwdBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIQCghyZWNvcmRlZBgCIAEoCCJiCgtSZXN1bHRDaHVuaxIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIOCgZkaWdlc3QYAiABKAkSDgoGb2Zmc2V0GAMgASgEEgwKBGRhdGEYBCABKAwijwEKCExvZ0NodW5rEiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEisKBnN0cmVhbRgCIAEoDjIbLnNrZWluLmNsdXN0ZXIudjEuTG9nU3RyZWFtEg4KBm9mZnNldBgDIAEoBBIMCgRkYXRhGAQgASgMEhEKCXRydW5jYXRlZBgFIAEoCCIwCgZDYW5jZWwSJgoEcnVucxgBIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIkMKCUNhbmNlbEFjaxIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIPCgdzdG9wcGVkGAIgASgIIjgKCFByZWZldGNoEiwKB21vZHVsZXMYASADKAsyGy5za2Vpbi5jbHVzdGVyLnYxLk1vZHVsZVJlZiIZCgVEcmFpbhIQCghkcmFpbmluZxgBIAEoCCIvCgpEcmFpblN0YXRlEhAKCGRyYWluaW5nGAEgASgIEg8KB3J1bm5pbmcYAiABKA0iNAoGR29hd2F5Eg4KBnJlYXNvbhgBIAEoCRIaChJyZWNvbm5lY3RfYWZ0ZXJfbXMYAiABKAQiqwEKCUd1ZXN0Q2FsbBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIPCgdjYWxsX2lkGAIgASgNEjEKB3B1Ymxpc2gYAyABKAsyHi5za2Vpbi5jbHVzdGVyLnYxLkd1ZXN0UHVibGlzaEgAEisKBHJlYWQYBCABKAsyGy5za2Vpbi5jbHVzdGVyLnYxLkd1ZXN0UmVhZEgAQgYKBGNhbGwiRQoMR3Vlc3RQdWJsaXNoEhIKCmNoYW5uZWxfaWQYASABKAkSEAoIc3VidG9waWMYAiABKAkSDwoHcGF5bG9hZBgDIAEoDCKiAQoJR3Vlc3RSZWFkEhIKCmNoYW5uZWxfaWQYASABKAkSEAoIc3VidG9waWMYAiABKAkSDAoEbmFtZRgDIAEoCRIZCgxmcm9tX3NlY29uZHMYBCABKAFIAIgBARIXCgp0b19zZWNvbmRzGAUgASgBSAGIAQESDQoFbGltaXQYBiABKA1CDwoNX2Zyb21fc2Vjb25kc0INCgtfdG9fc2Vjb25kcyLNAQoKR3Vlc3RSZXBseRIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIPCgdjYWxsX2lkGAIgASgNEjUKCXB1Ymxpc2hlZBgDIAEoCzIgLnNrZWluLmNsdXN0ZXIudjEuR3Vlc3RQdWJsaXNoZWRIABIWCgxyZWNvcmRzX2pzb24YBCABKAxIABItCgVlcnJvchgFIAEoCzIcLnNrZWluLmNsdXN0ZXIudjEuR3Vlc3RFcnJvckgAQgkKB291dGNvbWUiEAoOR3Vlc3RQdWJsaXNoZWQiKwoKR3Vlc3RFcnJvchIMCgRraW5kGAEgASgJEg8KB21lc3NhZ2UYAiABKAkq2wEKDFJlamVjdFJlYXNvbhIdChlSRUpFQ1RfUkVBU09OX1VOU1BFQ0lGSUVEEAASGQoVUkVKRUNUX1JFQVNPTl9OT19TTE9UEAESGgoWUkVKRUNUX1JFQVNPTl9EUkFJTklORxACEhwKGFJFSkVDVF9SRUFTT05fTk9fUlVOVElNRRADEh8KG1JFSkVDVF9SRUFTT05fUlVOTkVSX0tJTExFRBAEEhsKF1JFSkVDVF9SRUFTT05fSVNPTEFUSU9OEAUSGQoVUkVKRUNUX1JFQVNPTl9DUk9XREVEEAYqVQoJTG9nU3RyZWFtEhoKFkxPR19TVFJFQU1fVU5TUEVDSUZJRUQQABIVChFMT0dfU1RSRUFNX1NURE9VVBABEhUKEUxPR19TVFJFQU1fU1RERVJSEAIygAIKDVdvcmtlclNlcnZpY2USUQoIUmVnaXN0ZXISIS5za2Vpbi5jbHVzdGVyLnYxLlJlZ2lzdGVyUmVxdWVzdBoiLnNrZWluLmNsdXN0ZXIudjEuUmVnaXN0ZXJSZXNwb25zZRJICgVSZW5ldxIeLnNrZWluLmNsdXN0ZXIudjEuUmVuZXdSZXF1ZXN0Gh8uc2tlaW4uY2x1c3Rlci52MS5SZW5ld1Jlc3BvbnNlElIKB1Nlc3Npb24SIC5za2Vpbi5jbHVzdGVyLnYxLlNlc3Npb25SZXF1ZXN0GiEuc2tlaW4uY2x1c3Rlci52MS5TZXNzaW9uUmVzcG9uc2UoATABYgZwcm90bzM", [file_cluster_v1_run]);
+  fileDesc("ChdjbHVzdGVyL3YxL3dvcmtlci5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSLeAwoPUmVnaXN0ZXJSZXF1ZXN0EhIKCmpvaW5fdG9rZW4YASABKAkSEQoJd29ya2VyX2lkGAIgASgJEhUKDXdvcmtlcl9zZWNyZXQYAyABKAkSDAoEbmFtZRgEIAEoCRIPCgdib290X2lkGAUgASgJEg8KB3ZlcnNpb24YBiABKAkSPQoGbGFiZWxzGAcgAygLMi0uc2tlaW4uY2x1c3Rlci52MS5SZWdpc3RlclJlcXVlc3QuTGFiZWxzRW50cnkSCgoCb3MYCCABKAkSDAoEYXJjaBgJIAEoCRIRCgljcHVfY29yZXMYCiABKA0SFAoMbWVtb3J5X2J5dGVzGAsgASgEEg0KBXNsb3RzGAwgASgNEhAKCHJ1bnRpbWVzGA0gAygJEhYKDmNhY2hlZF9kaWdlc3RzGA4gAygJEg8KB2JhY2tsb2cYDyABKA0SGwoTY2VydGlmaWNhdGVfcmVxdWVzdBgQIAEoDBIbChNtb2R1bGVfcGVlcl9hZGRyZXNzGBEgASgJEhEKCWlzb2xhdGlvbhgSIAEoCRIVCg1wbGF0Zm9ybV9vbmx5GBMgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEinQIKEFJlZ2lzdGVyUmVzcG9uc2USEQoJd29ya2VyX2lkGAEgASgJEhUKDXdvcmtlcl9zZWNyZXQYAiABKAkSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIdChVoZWFydGJlYXRfaW50ZXJ2YWxfbXMYBCABKAQSFAoMbGVhc2VfdHRsX21zGAUgASgEEi4KBmxpbWl0cxgGIAEoCzIeLnNrZWluLmNsdXN0ZXIudjEuV29ya2VyTGltaXRzEjgKC2NlcnRpZmljYXRlGAcgASgLMiMuc2tlaW4uY2x1c3Rlci52MS5Jc3N1ZWRDZXJ0aWZpY2F0ZRISCgp0aWNrZXRfa2V5GAggASgMEhUKDWF1dGhvcml0eV9wZW0YCSABKAkiWQoRSXNzdWVkQ2VydGlmaWNhdGUSFwoPY2VydGlmaWNhdGVfcGVtGAEgASgJEhUKDWF1dGhvcml0eV9wZW0YAiABKAkSFAoMdmFsaWRfZm9yX21zGAMgASgEIlUKDFJlbmV3UmVxdWVzdBIRCgl3b3JrZXJfaWQYASABKAkSFQoNd29ya2VyX3NlY3JldBgCIAEoCRIbChNjZXJ0aWZpY2F0ZV9yZXF1ZXN0GAMgASgMIkkKDVJlbmV3UmVzcG9uc2USOAoLY2VydGlmaWNhdGUYASABKAsyIy5za2Vpbi5jbHVzdGVyLnYxLklzc3VlZENlcnRpZmljYXRlIrkBCgxXb3JrZXJMaW1pdHMSHwoXbWF4X2lubGluZV9yZXN1bHRfYnl0ZXMYASABKAQSHwoXbWF4X3N0YWdlZF9yZXN1bHRfYnl0ZXMYAiABKAQSFwoPbWF4X2NodW5rX2J5dGVzGAMgASgEEhkKEW1heF9tZXNzYWdlX2J5dGVzGAQgASgEEh4KFnRha2VzX291dHB1dF9pbl9yZXN1bHQYBSABKAgSEwoLa2VlcHNfc3RhdGUYBiABKAgitQQKDlNlc3Npb25SZXF1ZXN0EigKBWhlbGxvGAEgASgLMhcuc2tlaW4uY2x1c3Rlci52MS5IZWxsb0gAEjAKCWhlYXJ0YmVhdBgCIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuSGVhcnRiZWF0SAASKgoGYWNjZXB0GAMgASgLMhguc2tlaW4uY2x1c3Rlci52MS5BY2NlcHRIABIqCgZyZWplY3QYBCABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJlamVjdEgAEjUKDHN0YXRlX3VwZGF0ZRgFIAEoCzIdLnNrZWluLmNsdXN0ZXIudjEuU3RhdGVVcGRhdGVIABIqCgZyZXN1bHQYBiABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJlc3VsdEgAEi8KCWxvZ19jaHVuaxgHIAEoCzIaLnNrZWluLmNsdXN0ZXIudjEuTG9nQ2h1bmtIABIxCgpjYW5jZWxfYWNrGAggASgLMhsuc2tlaW4uY2x1c3Rlci52MS5DYW5jZWxBY2tIABIzCgtkcmFpbl9zdGF0ZRgJIAEoCzIcLnNrZWluLmNsdXN0ZXIudjEuRHJhaW5TdGF0ZUgAEjUKDHJlc3VsdF9jaHVuaxgKIAEoCzIdLnNrZWluLmNsdXN0ZXIudjEuUmVzdWx0Q2h1bmtIABIxCgpndWVzdF9jYWxsGAsgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5HdWVzdENhbGxIAEIJCgdtZXNzYWdlIskDCg9TZXNzaW9uUmVzcG9uc2USLAoHd2VsY29tZRgBIAEoCzIZLnNrZWluLmNsdXN0ZXIudjEuV2VsY29tZUgAEioKBmFzc2lnbhgCIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuQXNzaWduSAASKgoGY2FuY2VsGAMgASgLMhguc2tlaW4uY2x1c3Rlci52MS5DYW5jZWxIABI3Cg1sZWFzZV9yZW5ld2VkGAQgASgLMh4uc2tlaW4uY2x1c3Rlci52MS5MZWFzZVJlbmV3ZWRIABIxCgpyZXN1bHRfYWNrGAUgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5SZXN1bHRBY2tIABIuCghwcmVmZXRjaBgGIAEoCzIaLnNrZWluLmNsdXN0ZXIudjEuUHJlZmV0Y2hIABIoCgVkcmFpbhgHIAEoCzIXLnNrZWluLmNsdXN0ZXIudjEuRHJhaW5IABIqCgZnb2F3YXkYCCABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLkdvYXdheUgAEjMKC2d1ZXN0X3JlcGx5GAkgASgLMhwuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFJlcGx5SABCCQoHbWVzc2FnZSLKAQoFSGVsbG8SEQoJd29ya2VyX2lkGAEgASgJEhUKDXdvcmtlcl9zZWNyZXQYAiABKAkSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIPCgdib290X2lkGAQgASgJEioKB3J1bm5pbmcYBSADKAsyGS5za2Vpbi5jbHVzdGVyLnYxLkhlbGRSdW4SKQoHc3Bvb2xlZBgGIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEhgKEHJ1bl9tZW1vcnlfYnl0ZXMYByABKAQiXAoHSGVsZFJ1bhIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIqCgVzdGF0ZRgCIAEoDjIbLnNrZWluLmNsdXN0ZXIudjEuVGFza1N0YXRlIrMBCgdXZWxjb21lEiYKBGtlZXAYASADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhImCgRzdG9wGAIgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSKAoGcmVzZW5kGAMgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSLgoMYWNrbm93bGVkZ2VkGAQgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYiswIKCUhlYXJ0YmVhdBIQCghzZXF1ZW5jZRgBIAEoBBISCgpmcmVlX3Nsb3RzGAIgASgNEg8KB3J1bm5pbmcYAyABKA0SEAoIY3B1X2xvYWQYBCABKAESGQoRZnJlZV9tZW1vcnlfYnl0ZXMYBSABKAQSFgoOZmluaXNoZWRfdG90YWwYBiABKAQSHAoUY2FjaGVkX2RpZ2VzdHNfYWRkZWQYByADKAkSHgoWY2FjaGVkX2RpZ2VzdHNfcmVtb3ZlZBgIIAMoCRIwCglwcmVwYXJpbmcYCSADKAsyHS5za2Vpbi5jbHVzdGVyLnYxLlByZXBhcmF0aW9uEjoKDG1lYXN1cmVtZW50cxgKIAEoCzIkLnNrZWluLmNsdXN0ZXIudjEuV29ya2VyTWVhc3VyZW1lbnRzIqUDChJXb3JrZXJNZWFzdXJlbWVudHMSFgoOcmVzaWRlbnRfYnl0ZXMYASABKAQSDwoHcnVubmVycxgCIAEoDRIXCg9zcG9vbGVkX3Jlc3VsdHMYAyABKA0SFQoNc3Bvb2xlZF9ieXRlcxgEIAEoBBIZChFvbGRlc3Rfc3Bvb2xlZF9tcxgFIAEoBBIWCg5jYWNoZWRfbW9kdWxlcxgGIAEoDRIUCgxjYWNoZWRfYnl0ZXMYByABKAQSGQoRbW9kdWxlX2hpdHNfdG90YWwYCCABKAQSHAoUbW9kdWxlX2ZldGNoZXNfdG90YWwYCSABKAQSIwobbW9kdWxlX2ZldGNoX2ZhaWx1cmVzX3RvdGFsGAogASgEElYKEnJ1bm5lcl9raWxsc190b3RhbBgLIAMoCzI6LnNrZWluLmNsdXN0ZXIudjEuV29ya2VyTWVhc3VyZW1lbnRzLlJ1bm5lcktpbGxzVG90YWxFbnRyeRo3ChVSdW5uZXJLaWxsc1RvdGFsRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgEOgI4ASJGCgtQcmVwYXJhdGlvbhIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIQCghwb3NpdGlvbhgCIAEoDSJVCgxMZWFzZVJlbmV3ZWQSEAoIc2VxdWVuY2UYASABKAQSFAoMbGVhc2VfdHRsX21zGAIgASgEEh0KFWhlYXJ0YmVhdF9pbnRlcnZhbF9tcxgDIAEoBCI7CgZBc3NpZ24SMQoLYXNzaWdubWVudHMYASADKAsyHC5za2Vpbi5jbHVzdGVyLnYxLkFzc2lnbm1lbnQiMAoGQWNjZXB0EiYKBHJ1bnMYASADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZiJwCgZSZWplY3QSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSLgoGcmVhc29uGAIgASgOMh4uc2tlaW4uY2x1c3Rlci52MS5SZWplY3RSZWFzb24SDwoHbWVzc2FnZRgDIAEoCSI4CgtTdGF0ZVVwZGF0ZRIpCgdydW5uaW5nGAEgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYiNgoGUmVzdWx0EiwKB3Jlc3VsdHMYASADKAsyGy5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlc3VsdCI+CglSZXN1bHRBY2sSMQoIcmVjZWlwdHMYASADKAsyHy5za2Vpbi5jbHVzdGVyLnYxLlJlc3VsdFJlY2VpcHQiSAoNUmVzdWx0UmVjZWlwdBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIQCghyZWNvcmRlZBgCIAEoCCJiCgtSZXN1bHRDaHVuaxIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIOCgZkaWdlc3QYAiABKAkSDgoGb2Zmc2V0GAMgASgEEgwKBGRhdGEYBCABKAwijwEKCExvZ0NodW5rEiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEisKBnN0cmVhbRgCIAEoDjIbLnNrZWluLmNsdXN0ZXIudjEuTG9nU3RyZWFtEg4KBm9mZnNldBgDIAEoBBIMCgRkYXRhGAQgASgMEhEKCXRydW5jYXRlZBgFIAEoCCIwCgZDYW5jZWwSJgoEcnVucxgBIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIkMKCUNhbmNlbEFjaxIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIPCgdzdG9wcGVkGAIgASgIIjgKCFByZWZldGNoEiwKB21vZHVsZXMYASADKAsyGy5za2Vpbi5jbHVzdGVyLnYxLk1vZHVsZVJlZiIZCgVEcmFpbhIQCghkcmFpbmluZxgBIAEoCCIvCgpEcmFpblN0YXRlEhAKCGRyYWluaW5nGAEgASgIEg8KB3J1bm5pbmcYAiABKA0iNAoGR29hd2F5Eg4KBnJlYXNvbhgBIAEoCRIaChJyZWNvbm5lY3RfYWZ0ZXJfbXMYAiABKAQimQIKCUd1ZXN0Q2FsbBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIPCgdjYWxsX2lkGAIgASgNEjEKB3B1Ymxpc2gYAyABKAsyHi5za2Vpbi5jbHVzdGVyLnYxLkd1ZXN0UHVibGlzaEgAEisKBHJlYWQYBCABKAsyGy5za2Vpbi5jbHVzdGVyLnYxLkd1ZXN0UmVhZEgAEjQKCXN0YXRlX2dldBgFIAEoCzIfLnNrZWluLmNsdXN0ZXIudjEuR3Vlc3RTdGF0ZUdldEgAEjYKCnN0YXRlX2tleXMYBiABKAsyIC5za2Vpbi5jbHVzdGVyLnYxLkd1ZXN0U3RhdGVLZXlzSABCBgoEY2FsbCItCg1HdWVzdFN0YXRlR2V0Eg4KBmNsaWVudBgBIAEoCRIMCgRrZXlzGAIgAygJIi8KDkd1ZXN0U3RhdGVLZXlzEg4KBmNsaWVudBgBIAEoCRINCgVhZnRlchgCIAEoCSJFCgxHdWVzdFB1Ymxpc2gSEgoKY2hhbm5lbF9pZBgBIAEoCRIQCghzdWJ0b3BpYxgCIAEoCRIPCgdwYXlsb2FkGAMgASgMIqIBCglHdWVzdFJlYWQSEgoKY2hhbm5lbF9pZBgBIAEoCRIQCghzdWJ0b3BpYxgCIAEoCRIMCgRuYW1lGAMgASgJEhkKDGZyb21fc2Vjb25kcxgEIAEoAUgAiAEBEhcKCnRvX3NlY29uZHMYBSABKAFIAYgBARINCgVsaW1pdBgGIAEoDUIPCg1fZnJvbV9zZWNvbmRzQg0KC190b19zZWNvbmRzIsMCCgpHdWVzdFJlcGx5EiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEg8KB2NhbGxfaWQYAiABKA0SNQoJcHVibGlzaGVkGAMgASgLMiAuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFB1Ymxpc2hlZEgAEhYKDHJlY29yZHNfanNvbhgEIAEoDEgAEi0KBWVycm9yGAUgASgLMhwuc2tlaW4uY2x1c3Rlci52MS5HdWVzdEVycm9ySAASOgoMc3RhdGVfdmFsdWVzGAYgASgLMiIuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFN0YXRlVmFsdWVzSAASOAoLc3RhdGVfbmFtZXMYByABKAsyIS5za2Vpbi5jbHVzdGVyLnYxLkd1ZXN0U3RhdGVOYW1lc0gAQgkKB291dGNvbWUiRQoQR3Vlc3RTdGF0ZVZhbHVlcxIxCgZ2YWx1ZXMYASADKAsyIS5za2Vpbi5jbHVzdGVyLnYxLkd1ZXN0U3RhdGVWYWx1ZSIxCg9HdWVzdFN0YXRlVmFsdWUSDwoHdmVyc2lvbhgBIAEoBBINCgV2YWx1ZRgCIAEoDCIfCg9HdWVzdFN0YXRlTmFtZXMSDAoEa2V5cxgBIAMoCSIQCg5HdWVzdFB1Ymxpc2hlZCIrCgpHdWVzdEVycm9yEgwKBGtpbmQYASABKAkSDwoHbWVzc2FnZRgCIAEoCSrbAQoMUmVqZWN0UmVhc29uEh0KGVJFSkVDVF9SRUFTT05fVU5TUEVDSUZJRUQQABIZChVSRUpFQ1RfUkVBU09OX05PX1NMT1QQARIaChZSRUpFQ1RfUkVBU09OX0RSQUlOSU5HEAISHAoYUkVKRUNUX1JFQVNPTl9OT19SVU5USU1FEAMSHwobUkVKRUNUX1JFQVNPTl9SVU5ORVJfS0lMTEVEEAQSGwoXUkVKRUNUX1JFQVNPTl9JU09MQVRJT04QBRIZChVSRUpFQ1RfUkVBU09OX0NST1dERUQQBipVCglMb2dTdHJlYW0SGgoWTE9HX1NUUkVBTV9VTlNQRUNJRklFRBAAEhUKEUxPR19TVFJFQU1fU1RET1VUEAESFQoRTE9HX1NUUkVBTV9TVERFUlIQAjKAAgoNV29ya2VyU2VydmljZRJRCghSZWdpc3RlchIhLnNrZWluLmNsdXN0ZXIudjEuUmVnaXN0ZXJSZXF1ZXN0GiIuc2tlaW4uY2x1c3Rlci52MS5SZWdpc3RlclJlc3BvbnNlEkgKBVJlbmV3Eh4uc2tlaW4uY2x1c3Rlci52MS5SZW5ld1JlcXVlc3QaHy5za2Vpbi5jbHVzdGVyLnYxLlJlbmV3UmVzcG9uc2USUgoHU2Vzc2lvbhIgLnNrZWluLmNsdXN0ZXIudjEuU2Vzc2lvblJlcXVlc3QaIS5za2Vpbi5jbHVzdGVyLnYxLlNlc3Npb25SZXNwb25zZSgBMAFiBnByb3RvMw", [file_cluster_v1_run]);
 
 /**
  * The identity and the capabilities of a worker.
@@ -108,7 +108,7 @@ export type RegisterRequest = Message<"skein.cluster.v1.RegisterRequest"> & {
   slots: number;
 
   /**
-   * Supported runtimes: core, wasi-preview1, component.
+   * Supported runtimes: core, wasi-preview1, component, state (imports of the state of tasks).
    *
    * @generated from field: repeated string runtimes = 13;
    */
@@ -380,6 +380,14 @@ export type WorkerLimits = Message<"skein.cluster.v1.WorkerLimits"> & {
    * @generated from field: bool takes_output_in_result = 5;
    */
   takesOutputInResult: boolean;
+
+  /**
+   * The manager answers calls about the state of tasks, and writes RunResult.state_entries. Absent from managers before this field: a guest that
+   * uses its state gets an error.
+   *
+   * @generated from field: bool keeps_state = 6;
+   */
+  keepsState: boolean;
 };
 
 /**
@@ -1413,6 +1421,22 @@ export type GuestCall = Message<"skein.cluster.v1.GuestCall"> & {
      */
     value: GuestRead;
     case: "read";
+  } | {
+    /**
+     * Read values of the task's state.
+     *
+     * @generated from field: skein.cluster.v1.GuestStateGet state_get = 5;
+     */
+    value: GuestStateGet;
+    case: "stateGet";
+  } | {
+    /**
+     * List keys of the task's state.
+     *
+     * @generated from field: skein.cluster.v1.GuestStateKeys state_keys = 6;
+     */
+    value: GuestStateKeys;
+    case: "stateKeys";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1422,6 +1446,62 @@ export type GuestCall = Message<"skein.cluster.v1.GuestCall"> & {
  */
 export const GuestCallSchema: GenMessage<GuestCall> = /*@__PURE__*/
   messageDesc(file_cluster_v1_worker, 30);
+
+/**
+ * Values of the state of the task, as they are stored now.
+ *
+ * @generated from message skein.cluster.v1.GuestStateGet
+ */
+export type GuestStateGet = Message<"skein.cluster.v1.GuestStateGet"> & {
+  /**
+   * Publisher of the message of the run, whose bucket it is; empty: the bucket of the task.
+   *
+   * @generated from field: string client = 1;
+   */
+  client: string;
+
+  /**
+   * At most 10 keys.
+   *
+   * @generated from field: repeated string keys = 2;
+   */
+  keys: string[];
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestStateGet.
+ * Use `create(GuestStateGetSchema)` to create a new message.
+ */
+export const GuestStateGetSchema: GenMessage<GuestStateGet> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 31);
+
+/**
+ * The next keys of a bucket, at most 1,000, in the order of their bytes.
+ *
+ * @generated from message skein.cluster.v1.GuestStateKeys
+ */
+export type GuestStateKeys = Message<"skein.cluster.v1.GuestStateKeys"> & {
+  /**
+   * Publisher of the message of the run, whose bucket it is; empty: the bucket of the task.
+   *
+   * @generated from field: string client = 1;
+   */
+  client: string;
+
+  /**
+   * Keys after this one; empty: from the first one.
+   *
+   * @generated from field: string after = 2;
+   */
+  after: string;
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestStateKeys.
+ * Use `create(GuestStateKeysSchema)` to create a new message.
+ */
+export const GuestStateKeysSchema: GenMessage<GuestStateKeys> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 32);
 
 /**
  * A message to publish. Requires a grant `publish` of the assignment for this channel and subtopic.
@@ -1456,7 +1536,7 @@ export type GuestPublish = Message<"skein.cluster.v1.GuestPublish"> & {
  * Use `create(GuestPublishSchema)` to create a new message.
  */
 export const GuestPublishSchema: GenMessage<GuestPublish> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 31);
+  messageDesc(file_cluster_v1_worker, 33);
 
 /**
  * Stored messages to read, newest first. Requires a grant `read` of the assignment for this channel and subtopic.
@@ -1512,7 +1592,7 @@ export type GuestRead = Message<"skein.cluster.v1.GuestRead"> & {
  * Use `create(GuestReadSchema)` to create a new message.
  */
 export const GuestReadSchema: GenMessage<GuestRead> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 32);
+  messageDesc(file_cluster_v1_worker, 34);
 
 /**
  * Answer to a GuestCall.
@@ -1563,6 +1643,22 @@ export type GuestReply = Message<"skein.cluster.v1.GuestReply"> & {
      */
     value: GuestError;
     case: "error";
+  } | {
+    /**
+     * Values of the state.
+     *
+     * @generated from field: skein.cluster.v1.GuestStateValues state_values = 6;
+     */
+    value: GuestStateValues;
+    case: "stateValues";
+  } | {
+    /**
+     * Keys of the state.
+     *
+     * @generated from field: skein.cluster.v1.GuestStateNames state_names = 7;
+     */
+    value: GuestStateNames;
+    case: "stateNames";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1571,7 +1667,77 @@ export type GuestReply = Message<"skein.cluster.v1.GuestReply"> & {
  * Use `create(GuestReplySchema)` to create a new message.
  */
 export const GuestReplySchema: GenMessage<GuestReply> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 33);
+  messageDesc(file_cluster_v1_worker, 35);
+
+/**
+ * Values in the order of the keys that were asked for.
+ *
+ * @generated from message skein.cluster.v1.GuestStateValues
+ */
+export type GuestStateValues = Message<"skein.cluster.v1.GuestStateValues"> & {
+  /**
+   * One per key.
+   *
+   * @generated from field: repeated skein.cluster.v1.GuestStateValue values = 1;
+   */
+  values: GuestStateValue[];
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestStateValues.
+ * Use `create(GuestStateValuesSchema)` to create a new message.
+ */
+export const GuestStateValuesSchema: GenMessage<GuestStateValues> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 36);
+
+/**
+ * A value of the state of a task.
+ *
+ * @generated from message skein.cluster.v1.GuestStateValue
+ */
+export type GuestStateValue = Message<"skein.cluster.v1.GuestStateValue"> & {
+  /**
+   * Number of the write of the value; 0: the key has no value.
+   *
+   * @generated from field: uint64 version = 1;
+   */
+  version: bigint;
+
+  /**
+   * The value, at most 64 KiB.
+   *
+   * @generated from field: bytes value = 2;
+   */
+  value: Uint8Array;
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestStateValue.
+ * Use `create(GuestStateValueSchema)` to create a new message.
+ */
+export const GuestStateValueSchema: GenMessage<GuestStateValue> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 37);
+
+/**
+ * Keys of the state of a task.
+ *
+ * @generated from message skein.cluster.v1.GuestStateNames
+ */
+export type GuestStateNames = Message<"skein.cluster.v1.GuestStateNames"> & {
+  /**
+   * The keys.
+   *
+   * @generated from field: repeated string keys = 1;
+   */
+  keys: string[];
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestStateNames.
+ * Use `create(GuestStateNamesSchema)` to create a new message.
+ */
+export const GuestStateNamesSchema: GenMessage<GuestStateNames> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 38);
 
 /**
  * A publication that is stored.
@@ -1586,7 +1752,7 @@ export type GuestPublished = Message<"skein.cluster.v1.GuestPublished"> & {
  * Use `create(GuestPublishedSchema)` to create a new message.
  */
 export const GuestPublishedSchema: GenMessage<GuestPublished> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 34);
+  messageDesc(file_cluster_v1_worker, 39);
 
 /**
  * Why a call of a guest was refused.
@@ -1614,7 +1780,7 @@ export type GuestError = Message<"skein.cluster.v1.GuestError"> & {
  * Use `create(GuestErrorSchema)` to create a new message.
  */
 export const GuestErrorSchema: GenMessage<GuestError> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 35);
+  messageDesc(file_cluster_v1_worker, 40);
 
 /**
  * Why a worker rejects a run.

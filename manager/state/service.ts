@@ -1,0 +1,89 @@
+/** The state of tasks for users: they look at what guests keep, and correct it. */
+import { parseBase64 } from '#core/bytes/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
+import type { PageRange } from '#core/page.ts'
+import { MAX_STATE_VALUE_BYTES, refusalOfKey } from '#guests/wasm/index.ts'
+import type { TaskCaller } from '../access/access.ts'
+import { MAX_STATE_BYTES, MAX_STATE_KEYS, findState, listState, writeState } from '../store/task-state.ts'
+import type { StateRefused, StateValue } from '../store/task-state.ts'
+import type { TaskStateWrite } from './schema.ts'
+import type { TasksService } from '../tasks/service.ts'
+
+/** `client` empty: the bucket of the task. */
+export type StatePath = { taskId: string; client: string; key: string }
+
+export type StateService = ReturnType<typeof createStateService>
+
+export function createStateService({ database, tasks }: { database: Database; tasks: Pick<TasksService, 'require'> }) {
+  async function write(
+    caller: TaskCaller,
+    { taskId, client, key }: StatePath,
+    change: { value: Uint8Array | null; version: number | undefined },
+  ): Promise<StateValue | undefined> {
+    const { key: taskKey } = await tasks.require(caller, taskId, 'task_update')
+    requireNames(client, key)
+    return await database.transaction(async (tx) => {
+      const refused = await writeState(tx, { taskKey, client, key, caller, ...change })
+      if (refused !== undefined) throw refusalOf(refused)
+      return await findState(tx, { taskKey, client, key })
+    })
+  }
+
+  return {
+    /** Throws `not_found`. */
+    async list(caller: TaskCaller, taskId: string, { client, ...range }: PageRange & { client?: string | undefined }) {
+      const task = await tasks.require(caller, taskId, 'task_read')
+      if (client !== undefined && client !== '') requireName(client, 'client')
+      return await listState(database.db, task.key, client, range)
+    },
+
+    /** Throws `not_found`, also if the key has no value. */
+    async get(caller: TaskCaller, { taskId, client, key }: StatePath): Promise<StateValue> {
+      const task = await tasks.require(caller, taskId, 'task_read')
+      requireNames(client, key)
+      const found = await findState(database.db, { taskKey: task.key, client, key })
+      if (found === undefined) throw new ServiceError('not_found', 'the key has no value')
+      return found
+    },
+
+    /** Throws `not_found`, `forbidden`, `malformed`, `too_large`, `unprocessable` beyond a limit, and `conflict` if another version is stored. */
+    async put(caller: TaskCaller, path: StatePath, { value, encoding, version }: TaskStateWrite): Promise<StateValue> {
+      const bytes = encoding === 'base64' ? parseBase64(value) : Buffer.from(value)
+      if (bytes === undefined) throw refusedField('/value', 'must be base64')
+      if (bytes.length > MAX_STATE_VALUE_BYTES)
+        throw new ServiceError('too_large', `a value must be at most ${MAX_STATE_VALUE_BYTES} bytes`)
+      const stored = await write(caller, path, { value: bytes, version })
+      if (stored === undefined) throw new Error('a value that was written is missing')
+      return stored
+    },
+
+    /** Without effect if there is none. Throws the errors of `put`. */
+    async remove(caller: TaskCaller, path: StatePath, version: number | undefined): Promise<void> {
+      await write(caller, path, { value: null, version })
+    },
+  }
+}
+
+function requireNames(client: string, key: string): void {
+  if (client !== '') requireName(client, 'client')
+  requireName(key, 'key')
+}
+
+function requireName(text: string, name: 'client' | 'key'): void {
+  const refusal = refusalOfKey(text)
+  if (refusal !== undefined) throw refusedField(name, refusal.replace('a key ', ''))
+}
+
+function refusalOf(refused: StateRefused): ServiceError {
+  switch (refused) {
+    case 'version':
+      return new ServiceError('conflict', 'another version of the value is stored')
+    case 'keys':
+      return new ServiceError('unprocessable', `the state of a task has at most ${MAX_STATE_KEYS} keys`)
+    case 'bytes':
+      return new ServiceError('unprocessable', `the state of a task has at most ${MAX_STATE_BYTES} bytes`)
+    case 'no task':
+      return new ServiceError('not_found', 'no such task')
+  }
+}

@@ -1,2 +1,0 @@
--- expand: placeholder of a migration that is written elsewhere
-SELECT 1;

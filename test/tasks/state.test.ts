@@ -1,0 +1,202 @@
+/** State of tasks (docs/guides/task-state.md): what guests keep between runs, written with their results. */
+import { expect, test } from 'vitest'
+import { sql } from '#core/sql.ts'
+import type { Caller } from '../harness/api.ts'
+import { useWorld } from '../harness/world.ts'
+import { moduleFromText } from '../worker/pool.ts'
+import { componentCounter, coreCounter } from './counter.ts'
+import { startTestTenant } from './platform.ts'
+import { clientOf, until } from './support.ts'
+
+const tenant = useWorld(startTestTenant)
+
+async function taskWith(module: Uint8Array, fields: Record<string, unknown> = {}): Promise<string> {
+  const created = await tenant.owner.call('POST', '/tasks', { name: 'add', domain_id: tenant.domain, ...fields })
+  expect(created.status, created.text).toBe(201)
+  const { id } = created.json<{ id: string }>()
+  const uploaded = await upload(id, module)
+  expect(uploaded.status, JSON.stringify(uploaded.body)).toBe(200)
+  return id
+}
+
+const upload = async (task: string, module: Uint8Array) =>
+  await clientOf(tenant.api.app).upload(task, Buffer.from(module), 'file', {
+    authorization: `Bearer ${tenant.owner.accessToken}`,
+  })
+
+type Ended = { results: number[] | number | null; reason: string | null; error: string | null }
+const add = async (id: string, delta: number) =>
+  (await tenant.owner.call('POST', `/tasks/${id}/invoke`, { inputs: [delta] })).json<Ended>()
+
+type Value = { value: string; encoding: string; version: number; size: number; client: string }
+const get = (id: string, key: string, query = '') => tenant.owner.call('GET', `/tasks/${id}/state/${key}${query}`)
+
+test('a core module finds what its earlier run has kept', async () => {
+  const id = await taskWith(await coreCounter())
+  expect(await add(id, 2)).toMatchObject({ results: [2] })
+  expect(await add(id, 3)).toMatchObject({ results: [5] })
+})
+
+test.each(['0.2.0-draft', '0.2.0-draft2'])('a component counts with wasi:keyvalue@%s', async (version) => {
+  const id = await taskWith(await componentCounter(version))
+  expect(await add(id, 2)).toMatchObject({ results: 2 })
+  expect(await add(id, 3)).toMatchObject({ results: 5 })
+  expect((await get(id, 'n')).json<Value>()).toMatchObject({ value: '5', encoding: 'utf-8', size: 1, client: '' })
+})
+
+test('runs at the same time lose no change', async () => {
+  const id = await taskWith(await coreCounter())
+  const answers = await Promise.all(Array.from({ length: 20 }, () => add(id, 1)))
+  const results = answers.flatMap(({ results: returned }) => (Array.isArray(returned) ? returned : []))
+  const failed = answers.filter(({ results: returned }) => !Array.isArray(returned))
+  for (const one of failed) expect(one).toMatchObject({ reason: 'state_conflict' })
+  // Each number once, up to that of the runs that completed.
+  expect(results.toSorted((a, b) => a - b)).toEqual(results.map((_, index) => index + 1))
+  expect(await add(id, 0)).toMatchObject({ results: [results.length] })
+})
+
+test('a run that fails writes nothing', async () => {
+  const id = await taskWith(
+    await moduleFromText(`(module
+      (import "skein" "state_set" (func $set (param i32 i32 i32 i32 i32) (result i32)))
+      (memory (export "memory") 1) (data (i32.const 100) "n")
+      (func (export "add") (param i32) (result i32)
+        (drop (call $set (i32.const 0) (i32.const 100) (i32.const 1) (i32.const 100) (i32.const 1)))
+        (if (local.get 0) (then unreachable))
+        (i32.const 7)))`),
+  )
+  expect(await add(id, 1)).toMatchObject({ reason: 'trap' })
+  expect((await get(id, 'n')).status).toBe(404)
+  expect(await add(id, 0)).toMatchObject({ results: [7] })
+  expect((await get(id, 'n')).json<Value>()).toMatchObject({ value: 'n' })
+})
+
+test('a run that would exceed a limit of the task fails with the reason, and one that does not grow goes on', async () => {
+  const id = await taskWith(await coreCounter())
+  expect(await add(id, 1)).toMatchObject({ results: [1] })
+  await sql`UPDATE task_state_sizes SET keys = 10000 WHERE task_key = (SELECT key FROM tasks WHERE id = ${id})`.execute(
+    tenant.database.db,
+  )
+  expect(await add(id, 1)).toMatchObject({ results: [2] })
+  expect((await tenant.owner.call('DELETE', `/tasks/${id}/state/n`)).status).toBe(204)
+  await sql`UPDATE task_state_sizes SET keys = 10000 WHERE task_key = (SELECT key FROM tasks WHERE id = ${id})`.execute(
+    tenant.database.db,
+  )
+  const failed = await add(id, 1)
+  expect(failed).toMatchObject({ reason: 'guest_error', results: null })
+  expect(failed.error).toBe('the state of the task would have 10001 keys, at most 10000 are stored')
+  expect((await get(id, 'n')).status).toBe(404)
+})
+
+test('users list, read, write and delete keys, with a version or without', async () => {
+  const id = await taskWith(await coreCounter())
+  await add(id, 258)
+  const state = `/tasks/${id}/state`
+  const { owner } = tenant
+  const first = (await get(id, 'n')).json<Value>()
+  // A NUL is no text for PostgreSQL.
+  expect(first).toMatchObject({ value: 'AgEAAA==', encoding: 'base64', size: 4 })
+  const written = await owner.call('PUT', `${state}/n`, {
+    value: 'CgAAAA==',
+    encoding: 'base64',
+    version: first.version,
+  })
+  expect(written.status, written.text).toBe(200)
+  expect(await add(id, 1)).toMatchObject({ results: [11] })
+  const stale = await owner.call('PUT', `${state}/n`, { value: 'x', version: first.version })
+  expect(stale.status).toBe(409)
+  expect((await owner.call('PUT', `${state}/a%2Fb?client=pump`, { value: 'é' })).status).toBe(200)
+  expect((await get(id, 'a%2Fb', '?client=pump')).json<Value>()).toMatchObject({ value: 'é', client: 'pump', size: 2 })
+  const page = (await owner.call('GET', state)).json<{ total: number; keys: Value[] }>()
+  expect(page).toMatchObject({
+    total: 2,
+    keys: [
+      { key: 'n', client: '' },
+      { key: 'a/b', client: 'pump' },
+    ],
+  })
+  expect((await owner.call('GET', `${state}?client=pump`)).json()).toMatchObject({ total: 1 })
+  expect((await owner.call('PUT', `${state}/n`, { value: 'x'.repeat(65_537) })).status).toBe(413)
+  expect((await owner.call('PUT', `${state}/n`, { value: '*', encoding: 'base64' })).status).toBe(400)
+  expect((await owner.call('PUT', `${state}/${'k'.repeat(257)}`, { value: 'x' })).status).toBe(400)
+  expect((await owner.call('DELETE', `${state}/n?version=1`)).status).toBe(409)
+  expect((await owner.call('DELETE', `${state}/n`)).status).toBe(204)
+  expect((await owner.call('DELETE', `${state}/n`)).status).toBe(204)
+  expect((await get(id, 'n')).status).toBe(404)
+  const { rows } = await sql`SELECT keys, bytes FROM task_state_sizes z JOIN tasks t ON t.key = z.task_key
+    WHERE t.id = ${id}`.execute(tenant.database.db)
+  expect(rows).toEqual([{ keys: 1, bytes: 5 }])
+})
+
+test('others do not see the state of a task, and readers do not write it', async () => {
+  const id = await taskWith(await coreCounter())
+  await add(id, 1)
+  const stranger = await tenant.api.newUser()
+  expect((await stranger.call('GET', `/tasks/${id}/state/n`)).status).toBe(404)
+  expect((await stranger.call('PUT', `/tasks/${id}/state/n`, { value: 'x' })).status).toBe(404)
+  const reader = await tenant.newMember(tenant.owner.call, tenant.domain, ['task_read'])
+  expect((await reader.call('GET', `/tasks/${id}/state/n`)).status).toBe(200)
+  expect((await reader.call('PUT', `/tasks/${id}/state/n`, { value: 'x' })).status).toBe(403)
+  expect((await reader.call('DELETE', `/tasks/${id}/state/n`)).status).toBe(403)
+})
+
+test('the state of a task is deleted with it', async () => {
+  const id = await taskWith(await coreCounter())
+  await add(id, 1)
+  const { rows } = await sql<{ key: number }>`SELECT key FROM tasks WHERE id = ${id}`.execute(tenant.database.db)
+  expect((await tenant.owner.call('DELETE', `/tasks/${id}?force=true`)).status).toBe(204)
+  const left = await sql`SELECT FROM task_state WHERE task_key = ${rows[0]?.key}`.execute(tenant.database.db)
+  expect(left.rows).toEqual([])
+})
+
+async function newDevice(channel: string): Promise<{ id: string; call: Caller }> {
+  const { call } = tenant.owner
+  const client = (await call('POST', `/${tenant.domain}/clients`, { name: 'device' })).json<{
+    id: string
+    credentials: { secret: string }
+  }>()
+  const pair = { client_ids: [client.id], channel_ids: [channel], types: ['publish'] }
+  expect((await call('POST', `/${tenant.domain}/channels/connect`, pair)).status).toBeLessThan(300)
+  return { id: client.id, call: tenant.api.as(`Client ${client.credentials.secret}`) }
+}
+
+test('each client has a bucket, and a run without a message has none', async () => {
+  const { owner, domain } = tenant
+  const channel = await tenant.newChannel(owner.call, domain)
+  const trigger = { channel_id: channel, order: 'channel' }
+  // It is called with the value and the time of a record.
+  const module = await moduleFromText(`(module
+    (import "skein" "state_get" (func $get (param i32 i32 i32 i32 i32) (result i32)))
+    (import "skein" "state_set" (func $set (param i32 i32 i32 i32 i32) (result i32)))
+    (memory (export "memory") 1) (data (i32.const 100) "sum")
+    (func (export "add") (param $value f64) (param $time f64) (result i32) (local $code i32)
+      (local.set $code (call $get (i32.const 1) (i32.const 100) (i32.const 3) (i32.const 0) (i32.const 1)))
+      (if (i32.eq (local.get $code) (i32.const -3)) (then (i32.store8 (i32.const 0) (i32.const 48))))
+      (i32.store8 (i32.const 0) (i32.add (i32.load8_u (i32.const 0)) (i32.trunc_f64_s (local.get $value))))
+      (call $set (i32.const 1) (i32.const 100) (i32.const 3) (i32.const 0) (i32.const 1))))`)
+  const id = await taskWith(module, { trigger })
+  const [one, other] = [await newDevice(channel), await newDevice(channel)]
+  for (const [device, value] of [
+    [one, 1],
+    [other, 2],
+    [one, 3],
+  ] as const)
+    await tenant.publish(device.call, domain, channel, [{ n: 'r', v: value }])
+  const sumOf = async (client: string) => (await get(id, 'sum', `?client=${client}`)).json<Partial<Value>>().value
+  await until(
+    'both sums',
+    async () => [await sumOf(one.id), await sumOf(other.id)].join(' '),
+    (sums) => sums === '4 2',
+  )
+  const invoked = (await owner.call('POST', `/tasks/${id}/invoke`, { inputs: [1, 0] })).json<Ended>()
+  // not_found of `state_get`, and of `state_set`.
+  expect(invoked).toMatchObject({ results: [-3] })
+})
+
+test('an interface of wasi:keyvalue that is not served is refused at upload', async () => {
+  const id = await taskWith(await coreCounter())
+  const watcher = await componentCounter('0.3.0')
+  const refused = await upload(id, watcher)
+  expect(refused.status).toBe(400)
+  expect(JSON.stringify(refused.body)).toContain('wasi:keyvalue in 0.2.0-draft and 0.2.0-draft2')
+})
