@@ -4,6 +4,8 @@
  */
 export { COAP_SETTINGS } from './adapters/coap/config.ts'
 export type { CoapConfig } from './adapters/coap/config.ts'
+export { ARCHIVE_SETTINGS } from './messages/archive/config.ts'
+export type { ArchiveConfig } from './messages/archive/config.ts'
 export { MQTT_SETTINGS } from './adapters/mqtt/config.ts'
 export type { MqttConfig } from './adapters/mqtt/config.ts'
 export { CONNECT_SETTINGS } from './connect/config.ts'

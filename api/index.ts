@@ -9,6 +9,7 @@ export {
   PROVISIONING_SETTINGS,
   PUBLISHED_SETTINGS,
   RULES_SETTINGS,
+  ARCHIVE_SETTINGS,
 } from './config.ts'
 export type { CoapConfig, IdentityConfig, MqttConfig, ProvisioningConfig, RulesConfig } from './config.ts'
 export { API_METRICS, apiGauges } from './metrics.ts'

@@ -1,5 +1,6 @@
 /** The settings of every program: several share one environment, so each knows which names belong to the others. */
 import {
+  ARCHIVE_SETTINGS,
   COAP_SETTINGS,
   CONNECT_SETTINGS,
   IDENTITY_SETTINGS,
@@ -23,6 +24,7 @@ export const EVERY_SETTING: readonly Settings[] = [
   IDENTITY_SETTINGS,
   PROVISIONING_SETTINGS,
   RULES_SETTINGS,
+  ARCHIVE_SETTINGS,
   PUBLISHED_SETTINGS,
   PROCESSES_SETTINGS,
   COAP_SETTINGS,

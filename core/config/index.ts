@@ -10,6 +10,7 @@ export {
   labels,
   list,
   optionalAddress,
+  optionalFolderUrl,
   optionalInteger,
   optionalText,
   optionalUrl,

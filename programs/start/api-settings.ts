@@ -1,5 +1,6 @@
 /** The settings of the platform. */
 import {
+  ARCHIVE_SETTINGS,
   COAP_SETTINGS,
   CONNECT_SETTINGS,
   IDENTITY_SETTINGS,
@@ -18,6 +19,7 @@ export const API_SETTINGS = {
   identity: IDENTITY_SETTINGS,
   provisioning: PROVISIONING_SETTINGS,
   rules: RULES_SETTINGS,
+  archive: ARCHIVE_SETTINGS,
   coap: COAP_SETTINGS,
   mqtt: MQTT_SETTINGS,
   connect: { ...CONNECT_SETTINGS, grpcPort: MANAGER_SETTINGS.grpcPort },

@@ -103,6 +103,7 @@ async function startPlatform({ life, config, logger, infrastructure, onStep, met
     config: config.identity,
     provisioning: config.provisioning,
     rules: config.rules,
+    archive: config.archive,
     coap: coapPort === 0 ? undefined : { host, port: coapPort, maxBodyBytes },
     mqtt: { config: config.mqtt, host, trustProxy, maxBodyBytes, files },
     connect: connectOf(config),

@@ -52,6 +52,7 @@ export async function serveApi(life: Lifecycle, { config, logger, place }: Serve
     config: config.identity,
     provisioning: config.provisioning,
     rules: config.rules,
+    archive: config.archive,
     coap,
     mqtt: { config: config.mqtt, host, sharedPorts, trustProxy, maxBodyBytes, files },
     connect: connectOf(config),

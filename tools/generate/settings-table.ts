@@ -1,5 +1,6 @@
 /** Generates docs/settings.md: the table of every variable that a program reads. */
 import {
+  ARCHIVE_SETTINGS,
   COAP_SETTINGS,
   CONNECT_SETTINGS,
   IDENTITY_SETTINGS,
@@ -29,6 +30,7 @@ export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
     COAP_SETTINGS,
     CONNECT_SETTINGS,
     RULES_SETTINGS,
+    ARCHIVE_SETTINGS,
     MQTT_SETTINGS,
     PROCESSES_SETTINGS,
     MANAGER_SETTINGS,
@@ -44,6 +46,7 @@ export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
     COAP_SETTINGS,
     CONNECT_SETTINGS,
     RULES_SETTINGS,
+    ARCHIVE_SETTINGS,
     MQTT_SETTINGS,
     { grpcPort: MANAGER_SETTINGS.grpcPort },
     PROCESSES_SETTINGS,
