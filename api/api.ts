@@ -12,10 +12,13 @@ import {
   deviceCommandRoutes,
   deviceStateRoutes,
   httpMessageRoutes,
+  icebergRoutes,
   usageRoutes,
 } from './adapters/http/index.ts'
 import { createMqttUpgrades, sessionRoutes, startMqtt } from './adapters/mqtt/index.ts'
 import { webSocketRoutes } from './adapters/ws/index.ts'
+import { ARCHIVE_SETTINGS } from './messages/archive/config.ts'
+import type { ArchiveConfig } from './messages/archive/config.ts'
 import { CONNECT_SETTINGS } from './connect/config.ts'
 import type { ConnectConfig } from './connect/config.ts'
 import { connectRoutes } from './connect/index.ts'
@@ -39,11 +42,13 @@ import {
 } from './identity/index.ts'
 import type { DomainPurge, Identity, IdentityConfig } from './identity/index.ts'
 import {
+  createArchiveService,
   createMessageDeletion,
   createSessionsService,
   createUsageService,
   removalsOf,
   removeDeadNodes,
+  startArchiver,
   startMessages,
   startSessionStore,
 } from './messages/index.ts'
@@ -90,6 +95,8 @@ export type ApiOptions = {
   provisioning?: ProvisioningConfig
   /** Undefined selects every default. */
   rules?: RulesConfig
+  /** Undefined selects every default: no archive. */
+  archive?: ArchiveConfig
   /** Listener of CoAP. Undefined disables CoAP. */
   coap?: { host: string; port: number; maxBodyBytes: number } | undefined
   /** Listener of MQTT. Undefined disables MQTT. `files` are the configured TLS files, if any. */
@@ -210,6 +217,14 @@ async function startDeviceParts(life: Lifecycle, options: ApiOptions, { identity
     const value = await startMessages({ ...shared, history, hasRoom, canCommit, processes, signal })
     return { value, stop: () => value.close() }
   })
+  const archive = options.archive ?? readConfig(ARCHIVE_SETTINGS, {})
+  const { url, afterMs } = archive
+  if (url !== undefined) {
+    await life.start('archive', () => {
+      const value = startArchiver({ database, logger, url, afterMs })
+      return Promise.resolve({ value, stop: () => value.stop() })
+    })
+  }
   const fullDomains = createFullDomains(database, identity.quotas, logger)
   const provisioning = await life.start('provisioning', async () => {
     const value = await startProvisioning({
@@ -364,7 +379,7 @@ type Served = { parts: Parts; answers: Answers; mqttServer: MqttServer | undefin
 async function messageRoutes(
   app: HttpApp,
   life: Lifecycle,
-  { infrastructure }: ApiOptions,
+  { infrastructure, archive }: ApiOptions,
   {
     parts: { identity, devices, messages, provisioning, consumers, rules },
     answers: { streamed, views },
@@ -380,6 +395,7 @@ async function messageRoutes(
   await deviceCommandRoutes(devices.commands, messages, adapter)(app)
   await deletionRoutes(createMessageDeletion({ database, access, journal }), devices.gate)(app)
   await usageRoutes(createUsageService({ database, access, quotas }))(app)
+  await icebergRoutes(createArchiveService({ database, access, isEnabled: archive?.url !== undefined }))(app)
   await sessionRoutes(createSessionsService({ database, access, journal }))(app)
   await provisioning.routes(app)
   await consumers.routes(app)

@@ -6,6 +6,7 @@ import { COAP_SETTINGS } from './adapters/coap/config.ts'
 import { MQTT_SETTINGS } from './adapters/mqtt/config.ts'
 import { CONNECT_SETTINGS } from './connect/config.ts'
 import { IDENTITY_SETTINGS } from './identity/config.ts'
+import { ARCHIVE_SETTINGS } from './messages/archive/config.ts'
 import { PROVISIONING_SETTINGS } from './provisioning/config.ts'
 import { RULES_SETTINGS } from './rules/config.ts'
 
@@ -16,6 +17,7 @@ export const PLATFORM_SETTINGS = {
   coap: COAP_SETTINGS,
   connect: CONNECT_SETTINGS,
   rules: RULES_SETTINGS,
+  archive: ARCHIVE_SETTINGS,
   mqtt: MQTT_SETTINGS,
 } as const
 
@@ -24,6 +26,7 @@ export type { CoapConfig } from './adapters/coap/config.ts'
 export type { MqttConfig } from './adapters/mqtt/config.ts'
 export type { ConnectConfig } from './connect/config.ts'
 export type { IdentityConfig } from './identity/config.ts'
+export type { ArchiveConfig } from './messages/archive/config.ts'
 export type { ProvisioningConfig } from './provisioning/config.ts'
 export { PROCESSES_SETTINGS } from './processes.ts'
 export { PUBLISHED_SETTINGS } from './published.ts'

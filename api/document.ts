@@ -52,6 +52,7 @@ export const API_DOCUMENT: DocumentTexts = {
     groups:
       'A hierarchy of groups; a client or channel can have a group as parent, and roles on a group apply to everything below it',
     health: 'Health and metrics of the service',
+    history: 'Copies of records for other engines: their state, and a catalogue of Apache Iceberg',
     invitations: 'Invitations of users to a domain',
     journal: 'Audit log: user, time, origin, and values before and after each change',
     keys: 'API keys of users, and the public keys that verify tokens',

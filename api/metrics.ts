@@ -8,9 +8,11 @@ import { COMMAND_METRICS, DEVICE_TOPIC_METRICS, commandGauges } from './devices/
 import { CONSUMER_METRICS, consumerGauges } from './consumers/index.ts'
 import { MAIL_METRICS } from './identity/index.ts'
 import {
+  ARCHIVE_METRICS,
   INGEST_METRICS,
   PARTITION_METRICS,
   PROJECTOR_METRICS,
+  archiveGauges,
   partitionGauges,
   projectorGauges,
 } from './messages/index.ts'
@@ -21,6 +23,7 @@ export const API_METRICS: readonly MetricSet[] = [
   INGEST_METRICS.set,
   PROJECTOR_METRICS.set,
   PARTITION_METRICS.set,
+  ARCHIVE_METRICS.set,
   MQTT_METRICS.set,
   COAP_METRICS.set,
   QUEUE_METRICS.set,
@@ -36,6 +39,7 @@ export function apiGauges(database: Database): GaugeSource[] {
   return [
     projectorGauges(database),
     partitionGauges(database),
+    archiveGauges(database),
     queueGauges(database),
     consumerGauges(database),
     commandGauges(database),

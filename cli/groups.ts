@@ -129,6 +129,12 @@ export const GROUPS: readonly GroupEntry[] = [
     load: async () => (await import('./commands/alarms.ts')).alarms,
   },
   {
+    name: 'history',
+    summary: 'the copy of records for other engines',
+    section: 'Platform',
+    load: async () => (await import('./commands/history.ts')).history,
+  },
+  {
     name: 'certs',
     summary: 'certificates of clients',
     section: 'Platform',

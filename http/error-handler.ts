@@ -60,7 +60,8 @@ function lowerFirst(text: string): string {
   return text.charAt(0).toLowerCase() + text.slice(1)
 }
 
-type ErrorAnswer = { status: number; headers: Record<string, string>; body: object }
+type PresentedError = ReturnType<typeof presentError> & { request_id?: string }
+type ErrorAnswer = { status: number; headers: Record<string, string>; body: PresentedError }
 
 /** The response for a thrown value. Logs internal errors. */
 function answerOf(thrown: unknown, requestId: string, log: Pick<FastifyBaseLogger, 'error' | 'info'>): ErrorAnswer {
@@ -77,8 +78,13 @@ function answerOf(thrown: unknown, requestId: string, log: Pick<FastifyBaseLogge
   return { status, headers, body: error.kind === 'internal' ? { ...body, request_id: requestId } : body }
 }
 
-/** Sends the error; hooks and the 404 handler use it too. */
-export function sendError(request: FastifyRequest, reply: FastifyReply, thrown: unknown): FastifyReply {
+/** Sends the error; hooks and the 404 handler use it too. `present` makes another body of that of the contract. */
+export function sendError(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  thrown: unknown,
+  present: (body: PresentedError, status: number) => object = (body) => body,
+): FastifyReply {
   const error = isTooLarge(thrown) ? tooLarge(request.routeOptions.bodyLimit) : thrown
   const { status, headers, body } = answerOf(error, request.id, request.log)
   // A request that the router rejects passes no hook.
@@ -87,11 +93,21 @@ export function sendError(request: FastifyRequest, reply: FastifyReply, thrown: 
     .code(status)
     .type('application/json')
     .serializer(JSON.stringify)
-    .send(body)
+    .send(present(body, status))
 }
 
 function isTooLarge(error: unknown): boolean {
   return (error as Partial<FastifyError> | null)?.code === 'FST_ERR_CTP_BODY_TOO_LARGE'
+}
+
+/** Errors of the routes that are registered on this scope, in the form of another specification. */
+export function presentErrorsWith(
+  scope: FastifyInstance,
+  present: (error: { kind: ErrorKind; message: string; status: number }) => object,
+): void {
+  scope.setErrorHandler((thrown, request, reply) =>
+    sendError(request, reply, thrown, ({ error: kind, message }, status) => present({ kind, message, status })),
+  )
 }
 
 export function registerErrorHandler(app: FastifyInstance): void {

@@ -18,7 +18,7 @@ export {
   textFault,
 } from './body.ts'
 export { readWholeBody } from './whole-body.ts'
-export { sendError, toServiceError } from './error-handler.ts'
+export { presentErrorsWith, sendError, toServiceError } from './error-handler.ts'
 export { REQUEST_METRICS, createMetrics } from './metrics.ts'
 export { readFilePart } from './multipart.ts'
 export type { FilePart } from './multipart.ts'

@@ -10,6 +10,18 @@ export {
   startBacklogs,
 } from './live/backlog.ts'
 export type { ForwardStep } from './live/backlog.ts'
+export {
+  ARCHIVE_METRICS,
+  NAMESPACE as ARCHIVE_NAMESPACE,
+  TABLE as ARCHIVE_TABLE,
+  History,
+  HistoryCheck,
+  VerifyQuery,
+  archiveGauges,
+  createArchiveService,
+  startArchiver,
+} from './archive/index.ts'
+export type { ArchiveService } from './archive/index.ts'
 export { removeDeadNodes } from './dead-nodes.ts'
 export { DeletionQuery, createMessageDeletion } from './deletion/index.ts'
 export type { MessageDeletion } from './deletion/index.ts'

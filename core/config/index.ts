@@ -11,6 +11,7 @@ export {
   list,
   optionalAddress,
   optionalBytes,
+  optionalFolderUrl,
   optionalInteger,
   optionalText,
   optionalUrl,

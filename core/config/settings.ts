@@ -24,6 +24,8 @@ export type Setting<T> = {
 export type Settings = Record<string, Setting<unknown>>
 export type ConfigOf<S extends Settings> = { readonly [K in keyof S]: S[K] extends Setting<infer T> ? T : never }
 
+const FOLDER_URL = /^file:\/\/(?:\/[\w.-]+)+$/
+
 type Options = { aliases?: readonly string[]; defaultText?: string }
 
 function setting<T>(
@@ -261,6 +263,17 @@ export function labels(name: string, description: string): Setting<Readonly<Reco
 }
 
 /** An http or https address; a trailing slash is dropped. */
+/** A folder as `file:///path`. Characters that programs would have to encode are refused, because they do it differently. */
+export function optionalFolderUrl(name: string, description: string): Setting<string | undefined> {
+  const parse = (given: string) => {
+    const value = withoutTrailing(given.trim(), '/')
+    if (!FOLDER_URL.test(value) || value.includes('/../') || value.endsWith('/..'))
+      throw new Error('a folder such as file:///var/lib/folder, of letters, digits, dots, dashes and underscores')
+    return value
+  }
+  return setting<string | undefined>(name, undefined, description, parse)
+}
+
 export function httpUrl(name: string, fallback: string, description: string, options?: Options): Setting<string> {
   const parse = (given: string) => {
     const value = given.trim()

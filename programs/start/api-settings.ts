@@ -18,7 +18,7 @@ type PartConfigs = Omit<Config, 'infrastructure' | 'http' | 'identity' | 'coap' 
 
 /** The options of the platform that come from its settings alone. A new part without a line here is an error of the compiler. */
 export function configuredOf(config: Config) {
-  const parts: PartConfigs = { provisioning: config.provisioning, rules: config.rules }
+  const parts: PartConfigs = { provisioning: config.provisioning, rules: config.rules, archive: config.archive }
   return { ...parts, config: config.identity, connect: connectOf(config) }
 }
 

@@ -286,10 +286,20 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: 'pg',
     owner: /^core\/database\//,
-    types: /^core\/changelog\/|^postgres\/|^api\/messages\/(export|ingest|live|store|retention)\/|^manager\/writer\//,
+    types:
+      /^core\/changelog\/|^postgres\/|^api\/messages\/(archive|export|ingest|live|store|retention)\/|^manager\/writer\//,
     rule: 'core/database makes connections; who writes on a dedicated one names its type',
   },
-  { package: 'pg-copy-streams', owner: /^postgres\/backup\//, rule: 'whole tables are copied by postgres/backup/' },
+  {
+    package: 'pg-copy-streams',
+    owner: /^postgres\/backup\/|^api\/messages\/archive\/export-range\.ts$/,
+    rule: 'whole tables are copied by postgres/backup/, and ranges of records by the archive',
+  },
+  ...['avsc', 'hyparquet-writer'].map((name) => ({
+    package: name,
+    owner: /^api\/messages\/archive\//,
+    rule: 'files for other engines are written by the archive',
+  })),
   {
     package: '@marcbachmann/cel-js',
     owner: /^api\/rules\/engine\/(language|expression)\.ts$/,
@@ -393,7 +403,7 @@ const NOT_IN_BROWSERS = new RegExp(`^(?!${IN_BROWSERS.source})(core|guests)/`)
 
 /** Where SQL is written: by the slice that owns the tables. */
 const SQL_OWNERS =
-  /^core\/(database|changelog|keyring|nodes)\/|^infrastructure\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing|quotas)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^api\/(consumers\/(deliveries|log|pages)|(consumers|rules)\/metrics)\.ts$|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
+  /^core\/(database|changelog|keyring|nodes)\/|^infrastructure\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing|quotas)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(archive|deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^api\/(consumers\/(deliveries|log|pages)|(consumers|rules)\/metrics)\.ts$|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
 
 /** Inside a slice: routes or adapter -> service -> repository -> database. */
 export const ROLE_RULES: readonly RoleRule[] = [

@@ -82,6 +82,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     ingest: 'from a parsed message to its commit',
     projections: 'rollups and newest records',
     retention: 'hourly deletion of expired messages',
+    archive: 'copies of records for other engines: Parquet files, Iceberg tables and their catalogue',
     reader: 'pages, totals and aggregates of stored messages',
     deletion: 'deletion of stored messages',
     export: 'export of stored messages as a file',

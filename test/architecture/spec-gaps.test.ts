@@ -71,6 +71,8 @@ describe('docs/spec-gaps.md', () => {
   it('no path of the API names a version', () => {
     const { paths } = wholeDocument() as { paths: Record<string, unknown> }
     expect(Object.keys(paths).length).toBeGreaterThan(40)
-    expect(Object.keys(paths).filter((path) => /\/v\d+(\/|$)/.test(path))).toEqual([])
+    // The specification of Iceberg fixes the paths of a catalogue.
+    const ours = Object.keys(paths).filter((path) => !path.startsWith('/{domain_id}/iceberg/v1/'))
+    expect(ours.filter((path) => /\/v\d+(\/|$)/.test(path))).toEqual([])
   })
 })

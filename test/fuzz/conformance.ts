@@ -33,6 +33,9 @@ export function faultsOfAnswer(operation: Operation, { status, contentType, text
 function faultsOfError(body: Record<string, unknown>, status: number): string[] {
   const { error, message } = body
   const faults: string[] = []
+  // The Iceberg catalogue, whose errors have the form of its specification: the schema has checked the rest.
+  if (typeof error === 'object' && error !== null && 'code' in error)
+    return error.code === status ? [] : [`the code ${String(error.code)} is not ${status}`]
   if (PROTOCOL_STATUS[error as ErrorKind]?.http !== status) faults.push(`the kind ${String(error)} is not ${status}`)
   if (typeof message !== 'string' || message === '') faults.push('no message')
   return faults

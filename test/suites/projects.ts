@@ -59,6 +59,7 @@ export const PROJECTS = [
     needsPostgres: true,
     testTimeout: 900_000,
   }),
+  suite('long:engines', ['test/history/**/*.test.ts'], { needsPostgres: true, testTimeout: 300_000 }),
   suite('long:recipes', ['test/recipes/**/*.test.ts'], { testTimeout: 600_000 }),
   // `npm run containers:ha` runs what takes long.
   suite(

@@ -13,6 +13,7 @@ export type Preparation = {
   variable:
     | 'COAP_PEERS'
     | 'COMPATIBILITY_CLIENTS'
+    | 'HISTORY_ENGINES'
     | 'OPENAPI_TOOLS'
     | 'PATH'
     | 'RECIPE_TOOLS'
@@ -164,6 +165,21 @@ export const LONG_SUITES = {
       'tools/openapi-clients.ts',
     ],
     programs: [ALL, WORKER],
+  },
+  engines: {
+    subject: 'archived records as PyIceberg, Polars, DuckDB and chDB read them, by the lines of the guide',
+    prepare: [{ script: 'test/history/install.sh', variable: 'HISTORY_ENGINES' }],
+    runs: [project('long:engines')],
+    paths: [
+      ...SERVER,
+      'cli',
+      'docs/guides/history-in-other-engines.md',
+      'test/api/support.ts',
+      'test/history',
+      'test/messages/archive-support.ts',
+      'test/messages/support.ts',
+    ],
+    programs: [],
   },
   recipes: {
     subject: 'the lines of the guides of modules, with the compilers of each language, and workers behind proxies',

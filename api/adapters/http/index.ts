@@ -10,6 +10,7 @@ import { readRoutes } from './read.ts'
 export { deletionRoutes } from './delete.ts'
 export { deviceStateRoutes } from './device-state.ts'
 export { deviceCommandRoutes } from './device-commands.ts'
+export { icebergRoutes } from './iceberg.ts'
 export { usageRoutes } from './usage.ts'
 
 export type HttpAdapterDeps = LiveDeps & { messages: Messages }

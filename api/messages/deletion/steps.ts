@@ -11,6 +11,7 @@ import { lockProjections } from '../projections/lock.ts'
 import { recomputeRollups } from '../projections/recompute.ts'
 import { replaceLatest } from '../projections/replace-latest.ts'
 import { subtractStored } from '../projections/usage.ts'
+import { rangesChanged } from '../archive/changed.ts'
 import { all, conditionsIn, timeConditions } from '../reader/conditions.ts'
 import type { Scope } from '../reader/conditions.ts'
 import type { TimeRange } from '../reader/time-range.ts'
@@ -128,7 +129,7 @@ async function deleteRecords(
          WHERE NOT (${all(times)})
         HAVING count(*) > 0) k
      WHERE NOT (${isInside}) RETURNING retention_days, arrived_at, cardinality(times) AS records
-    )
+    ), archived AS (${rangesChanged(scope.channelKey, sql`SELECT retention_days, arrived_at FROM gone`)})
     ${subtractStored(
       scope.channelKey,
       sql`SELECT retention_days, arrived_at, cardinality(times) AS records FROM gone

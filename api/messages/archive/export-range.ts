@@ -1,0 +1,164 @@
+/** Copies the records of one range from its partition into Parquet files. */
+import { randomUUID } from 'node:crypto'
+import type pg from 'pg'
+import { to as copyTo } from 'pg-copy-streams'
+import type { Database } from '#core/database/index.ts'
+import { PROTOCOLS } from '../model/message.ts'
+import { createFolderOf, pathOf, syncFolderOf } from './file-store.ts'
+import { ParquetFiles } from './parquet-files.ts'
+import { insertFile } from './repository.ts'
+import type { ArchivedChannel, DueRange, TableRow } from './repository.ts'
+import type { NewDataFile, Step } from './table-commit.ts'
+
+/** Channels of one statement, which sorts their records. */
+const CHANNELS_PER_COPY = 50
+/** A file is closed when it has one of both. */
+const MAX_FILE_BYTES = 128 * 1024 * 1024
+const MAX_FILE_ROWS = 10_000_000
+/** What is passed to the thread at once. */
+const PIECE_BYTES = 512 * 1024
+
+export type ExportedRange = { files: NewDataFile[]; records: number; channelKeys: number[] }
+
+export type ExportDeps = {
+  database: Database
+  /** A connection of its own: a statement may take long. */
+  client: pg.Client
+  atStep: (step: Step) => Promise<void>
+  signal: AbortSignal
+}
+
+export async function exportRange(
+  deps: ExportDeps,
+  table: TableRow,
+  range: DueRange,
+  channels: readonly ArchivedChannel[],
+): Promise<ExportedRange> {
+  const files: NewDataFile[] = []
+  const channelKeys: number[] = []
+  let records = 0
+  let open: { key: number; path: string } | undefined
+  let parquet: ParquetFiles | undefined
+  const begin = async () => {
+    if (open !== undefined) return parquet as ParquetFiles
+    const path = `${table.location}/data/arrived_month=${monthText(range.month)}/${randomUUID()}.parquet`
+    const key = await insertFile(deps.database.db, table.domainKey, 'data', path)
+    await createFolderOf(path)
+    parquet ??= new ParquetFiles()
+    await parquet.open(pathOf(path))
+    open = { key, path }
+    await deps.atStep('data file begun')
+    return parquet
+  }
+  const close = async () => {
+    if (open === undefined || parquet === undefined) return
+    const { rows, bytes, statistics } = await parquet.close()
+    await syncFolderOf(open.path)
+    files.push({ ...open, month: range.month, records: rows, bytes, statistics })
+    records += rows
+    open = undefined
+    await deps.atStep('data file written')
+  }
+  try {
+    for (let first = 0; first < channels.length; first += CHANNELS_PER_COPY) {
+      const some = channels.slice(first, first + CHANNELS_PER_COPY)
+      const held = await channelsWithRows(deps.client, range, some)
+      if (held.length === 0) continue
+      const file = await begin()
+      const before = await rowsOf(file)
+      const { copied, size } = await copy(deps, file, range, held)
+      if (size.rows - before !== copied)
+        throw new Error(`the server sent ${copied} records, and ${size.rows - before} were written`)
+      channelKeys.push(...held)
+      if (size.bytes >= MAX_FILE_BYTES || size.rows >= MAX_FILE_ROWS) await close()
+    }
+    await close()
+    return { files, records, channelKeys }
+  } finally {
+    parquet?.end()
+  }
+}
+
+const EMPTY = new Uint8Array(0)
+
+async function rowsOf(parquet: ParquetFiles): Promise<number> {
+  await parquet.beginCopy()
+  return (await parquet.add(EMPTY.slice())).rows
+}
+
+/** `2026-11`. */
+function monthText(month: number): string {
+  return `${1970 + Math.floor(month / 12)}-${String((month % 12) + 1).padStart(2, '0')}`
+}
+
+const ofRange = ({ leaf, from, to }: DueRange, keys: readonly number[]) =>
+  `FROM ${quoted(leaf)} m WHERE m.channel_key = ANY ('{${keys.join(',')}}'::bigint[])
+     AND m.arrived_at >= '${from}' AND m.arrived_at < '${to}'`
+
+async function channelsWithRows(
+  client: pg.Client,
+  range: DueRange,
+  channels: readonly ArchivedChannel[],
+): Promise<number[]> {
+  const { rows } = await client.query<{ key: number }>(
+    `SELECT DISTINCT m.channel_key AS key ${ofRange(
+      range,
+      channels.map(({ key }) => key),
+    )} ORDER BY 1`,
+  )
+  return rows.map(({ key }) => key)
+}
+
+/** COPY takes no parameters: everything in it is a number or comes from the catalogue of the server. */
+function copyStatement(range: DueRange, keys: readonly number[]): string {
+  const protocols = PROTOCOLS.slice(1).map((name) => `'${name}'`)
+  return `COPY (
+    SELECT c.id::text, s.publisher_id, coalesce((ARRAY[${protocols.join(',')}])[m.protocol], ''), nullif(s.subtopic, ''), s.name,
+           nullif(s.unit, ''), r.time, r.value, r.string_value, r.bool_value, r.data_value, r.sum, r.update_time, m.arrived_at, m.batch_seq,
+           m.message
+      FROM (SELECT * ${ofRange(range, keys)} OFFSET 0) m
+     CROSS JOIN LATERAL unnest(m.series_keys, m.times, m."values", m.sums, m.update_times, m.bool_values, m.string_values, m.data_values)
+           WITH ORDINALITY AS r(series_key, time, value, sum, update_time, bool_value, string_value, data_value, place)
+      JOIN series s ON s.key = r.series_key
+      JOIN channels c ON c.key = m.channel_key
+     ORDER BY c.id, s.name COLLATE "C", s.publisher_id COLLATE "C", r.time, m.batch_seq, m.message, m.chunk, r.place
+  ) TO STDOUT (FORMAT binary)`
+}
+
+/** The number of rows that the server says it sent, and the size of the file with them. */
+async function copy(
+  { client, signal }: ExportDeps,
+  parquet: ParquetFiles,
+  range: DueRange,
+  keys: readonly number[],
+): Promise<{ copied: number; size: { rows: number; bytes: number } }> {
+  const rows = client.query(copyTo(copyStatement(range, keys)))
+  let waiting: Buffer[] = []
+  let bytes = 0
+  let written: Promise<unknown> = Promise.resolve()
+  // The next piece is read while the previous one is written; at most one waits.
+  const pass = async () => {
+    const piece = new Uint8Array(bytes)
+    let at = 0
+    for (const part of waiting) {
+      piece.set(part, at)
+      at += part.length
+    }
+    waiting = []
+    bytes = 0
+    await written
+    written = parquet.add(piece)
+    written.catch(() => undefined)
+  }
+  for await (const chunk of rows) {
+    signal.throwIfAborted()
+    waiting.push(chunk as Buffer)
+    bytes += (chunk as Buffer).length
+    if (bytes >= PIECE_BYTES) await pass()
+  }
+  if (bytes > 0) await pass()
+  await written
+  return { copied: rows.rowCount, size: await parquet.endCopy() }
+}
+
+const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`

@@ -1,0 +1,5 @@
+export { ARCHIVE_METRICS, archiveGauges } from './metrics.ts'
+export { NAMESPACE, TABLE, createArchiveService } from './service.ts'
+export type { ArchiveService } from './service.ts'
+export { startArchiver } from './archiver.ts'
+export { History, HistoryCheck, VerifyQuery } from './schema.ts'

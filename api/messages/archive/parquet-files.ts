@@ -1,0 +1,98 @@
+/** The thread that writes Parquet files: one job at a time, so that little waits in memory. */
+import { entryPoint } from '#core/installation.ts'
+import { jobThread } from '#core/jobs/index.ts'
+import type { DataFileFacts } from './data-file.ts'
+
+export type ParquetJob =
+  | { kind: 'open'; path: string }
+  /** Rows of another statement follow. */
+  | { kind: 'copy' }
+  | { kind: 'rows'; bytes: Uint8Array<ArrayBuffer> }
+  /** The rows of the statement are complete. */
+  | { kind: 'copied' }
+  | { kind: 'close' }
+
+export type ParquetResult =
+  | { kind: 'done'; rows: number; bytes: number }
+  | { kind: 'closed'; facts: DataFileFacts }
+  | { kind: 'failed'; reason: string }
+
+/** A row group of the largest size with its encoded columns. */
+const HEAP_MIB = 320
+
+type Waiting = { resolve: (result: ParquetResult) => void; reject: (error: Error) => void }
+
+export class ParquetFiles {
+  readonly #runner
+  #waiting: Waiting | undefined
+  #failure: Error | undefined
+
+  constructor() {
+    this.#runner = jobThread<ParquetJob, ParquetResult>(
+      entryPoint('api/messages/archive/parquet-thread.ts'),
+      HEAP_MIB,
+    )({
+      result: (result) => this.#settle((waiting) => waiting.resolve(result)),
+      fail: () => {
+        this.#failure = new Error('the thread that writes Parquet files ended')
+        this.#settle((waiting) => waiting.reject(this.#failure as Error))
+      },
+    })
+    this.#runner.hold(false)
+  }
+
+  /** Creates the file; rows follow. */
+  async open(path: string): Promise<void> {
+    await this.#run({ kind: 'open', path })
+  }
+
+  async beginCopy(): Promise<void> {
+    await this.#run({ kind: 'copy' })
+  }
+
+  /** How much the open file has. The bytes are moved to the thread. */
+  async add(bytes: Uint8Array<ArrayBuffer>): Promise<{ rows: number; bytes: number }> {
+    const result = await this.#run({ kind: 'rows', bytes }, [bytes.buffer])
+    if (result.kind !== 'done') throw new Error('the thread that writes Parquet files answered something else')
+    return result
+  }
+
+  /** Rejects when rows are missing. */
+  async endCopy(): Promise<{ rows: number; bytes: number }> {
+    const result = await this.#run({ kind: 'copied' })
+    if (result.kind !== 'done') throw new Error('the thread that writes Parquet files answered something else')
+    return result
+  }
+
+  /** The file is complete and on disk afterwards. */
+  async close(): Promise<DataFileFacts> {
+    const result = await this.#run({ kind: 'close' })
+    if (result.kind !== 'closed') throw new Error('the thread that writes Parquet files answered something else')
+    return result.facts
+  }
+
+  /** Ends the thread; an open file stays incomplete. */
+  end(): void {
+    this.#failure ??= new Error('the thread that writes Parquet files was ended')
+    this.#runner.end()
+    this.#settle((waiting) => waiting.reject(this.#failure as Error))
+  }
+
+  async #run(job: ParquetJob, transfer: ArrayBuffer[] = []): Promise<ParquetResult> {
+    if (this.#failure !== undefined) throw this.#failure
+    const result = await new Promise<ParquetResult>((resolve, reject) => {
+      this.#waiting = { resolve, reject }
+      this.#runner.hold(true)
+      this.#runner.post(job, transfer)
+    })
+    if (result.kind === 'failed') throw new Error(result.reason)
+    return result
+  }
+
+  #settle(tell: (waiting: Waiting) => void): void {
+    const waiting = this.#waiting
+    this.#waiting = undefined
+    this.#runner.hold(false)
+    if (waiting !== undefined) tell(waiting)
+  }
+}

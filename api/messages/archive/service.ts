@@ -1,0 +1,170 @@
+/** The catalogue of archived records, their state, and their verification. */
+import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
+import { Slots } from '#core/slots.ts'
+import { formatTime } from '#core/time.ts'
+import { sizeOf } from './file-store.ts'
+import {
+  countRange,
+  findCatalogueTable,
+  findExportedAfter,
+  findFacts,
+  findFilesOfRange,
+  findMetadataFiles,
+  markAllDamaged,
+  markDamaged,
+} from './repository.ts'
+import type { ArchiveFacts, CatalogueTable, ExportedRangeFacts } from './repository.ts'
+import type { History, HistoryCheck } from './schema.ts'
+
+export const NAMESPACE = 'history'
+export const TABLE = 'records'
+
+export type ArchiveService = {
+  /**
+   * Requires `subscribe` on all channels of the domain, because a file holds the records of many: the rights on single channels cannot be
+   * kept inside it. Throws `forbidden` and `not_found` (decision 45).
+   */
+  enterCatalogue(caller: UserPrincipal, domainId: string): Promise<Catalogue>
+  /** Requires the same. */
+  view(caller: UserPrincipal, domainId: string): Promise<History>
+  /**
+   * Compares one range with the database: counts, and files with their sizes. Requires `update` on the domain, and the rights of the
+   * catalogue. Throws `timeout` when the records cannot be counted in time, and `rate_limited` when too many verifications run.
+   */
+  verify(caller: UserPrincipal, domainId: string, after: string | undefined): Promise<HistoryCheck>
+}
+
+export type Catalogue = {
+  /** The table; undefined before its first export. */
+  find(): Promise<CatalogueTable | undefined>
+}
+
+const COUNT_DEADLINE_MS = 60_000
+const MAX_VERIFICATIONS = 2
+const RETRY_SECONDS = 5
+
+export function createArchiveService({
+  database,
+  access,
+  isEnabled,
+}: {
+  database: Database
+  access: AccessPolicy
+  isEnabled: boolean
+}): ArchiveService {
+  const { db } = database
+  const slots = new Slots({
+    what: 'verifications of the archive',
+    max: MAX_VERIFICATIONS,
+    share: 1,
+    retryAfterSeconds: RETRY_SECONDS,
+  })
+  const enter = async (caller: UserPrincipal, domainId: string) => {
+    const domain = await access.enter(caller, domainId)
+    domain.require('channel_subscribe')
+    return domain
+  }
+
+  return {
+    async enterCatalogue(caller, domainId) {
+      const { domainKey } = await enter(caller, domainId)
+      return { find: () => findCatalogueTable(db, domainKey) }
+    },
+    async view(caller, domainId) {
+      const { domainKey } = await enter(caller, domainId)
+      return { is_enabled: isEnabled, ...presentFacts(await findFacts(db, domainKey)) }
+    },
+    async verify(caller, domainId, after) {
+      const domain = await enter(caller, domainId)
+      domain.require('update')
+      const place = after === undefined ? undefined : parsePlace(after)
+      const range = await findExportedAfter(db, domain.domainKey, place)
+      if (range === undefined) return { records: 0, files: 0, faults: [] }
+      const release = await slots.take(domain.domainId)
+      try {
+        return await verifyRange(database, range, place === undefined)
+      } finally {
+        release()
+      }
+    },
+  }
+}
+
+function presentFacts(facts: ArchiveFacts): Omit<History, 'is_enabled'> {
+  return {
+    ...(facts.location === null ? {} : { table: `${NAMESPACE}.${TABLE}`, location: facts.location }),
+    records: facts.records,
+    files: facts.files,
+    bytes: facts.bytes,
+    ranges: facts.ranges,
+    waiting_ranges: facts.waiting,
+    ...(facts.oldest === null ? {} : { oldest_arrival: formatTime(facts.oldest) }),
+    ...(facts.until === null ? {} : { arrivals_until: formatTime(facts.until) }),
+    ...(facts.exportedAt === null ? {} : { exported_at: formatTime(facts.exportedAt) }),
+    ...(facts.waitingSince === null ? {} : { waiting_since: formatTime(facts.waitingSince) }),
+  }
+}
+
+type Place = { from: string; retentionDays: number }
+
+/** The metadata of the table is looked at with the first range. */
+async function verifyRange(database: Database, range: ExportedRangeFacts, isFirst: boolean): Promise<HistoryCheck> {
+  const { db } = database
+  const { domainKey } = range
+  const { faults, files } = await faultsOf(database, range)
+  if (faults.length > 0) await markDamaged(db, range)
+  let looked = files
+  if (isFirst) {
+    const metadata = await findMetadataFiles(db, domainKey)
+    const damaged = await faultsOfFiles(metadata)
+    if (damaged.length > 0) await markAllDamaged(db, domainKey)
+    faults.push(...damaged)
+    looked += metadata.length
+  }
+  return {
+    from: formatTime(range.from),
+    retention_days: range.retentionDays,
+    records: range.records,
+    files: looked,
+    faults,
+    next: `${range.retentionDays}_${Date.parse(formatTime(range.from))}`,
+  }
+}
+
+async function faultsOf(database: Database, range: ExportedRangeFacts): Promise<{ faults: string[]; files: number }> {
+  const files = await findFilesOfRange(database.db, range)
+  const faults = await faultsOfFiles(files)
+  const counted = await database.snapshot((tx) => countRange(tx, range), COUNT_DEADLINE_MS)
+  const inFiles = files.reduce((sum, { records }) => sum + records, 0)
+  if (counted !== undefined && counted !== inFiles)
+    faults.push(`the files hold ${inFiles} records, and the database holds ${counted}`)
+  return { faults, files: files.length }
+}
+
+async function faultsOfFiles(files: readonly { path: string; bytes: number }[]): Promise<string[]> {
+  const faults: string[] = []
+  for (const { path, bytes } of files) {
+    let size: number | undefined
+    try {
+      size = await sizeOf(path)
+    } catch (error) {
+      // A store that cannot be read is no damage of the range.
+      throw new ServiceError('unavailable', 'the archive cannot be read', { cause: error })
+    }
+    if (size === undefined) faults.push(`${path} is missing`)
+    else if (size !== bytes) faults.push(`${path} has ${size} bytes instead of ${bytes}`)
+  }
+  return faults
+}
+
+const PLACE = /^(\d{1,5})_(\d{1,15})$/
+
+function parsePlace(text: string): Place {
+  const [, days, ms] = PLACE.exec(text) ?? []
+  const time = new Date(Number(ms))
+  if (days === undefined || Number(days) > 32_767 || Number.isNaN(time.getTime()) || time.getUTCFullYear() > 9999)
+    throw refusedField('after', 'must be the next of an earlier answer')
+  return { from: time.toISOString(), retentionDays: Number(days) }
+}

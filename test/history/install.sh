@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Installs the engines of docs/guides/history-in-other-engines.md that PyPI has into a folder outside of the tree, which
+# HISTORY_ENGINES then names. Without it, their tests are skipped.
+set -euo pipefail
+[ $# = 1 ] || { echo "usage: $0 <folder>" >&2; exit 2; }
+here="$(cd "$(dirname "$0")" && pwd)"
+python3 -m venv "$1"
+"$1/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt"

@@ -1,0 +1,301 @@
+/** Records in files of other engines: what is copied, what is copied again, and what goes (decision 0143). */
+import { readFileSync, readdirSync, statSync } from 'node:fs'
+import { rm, truncate } from 'node:fs/promises'
+import { join } from 'node:path'
+import { zstdDecompressSync } from 'node:zlib'
+import avro from 'avsc'
+import { parquetMetadata, parquetReadObjects } from 'hyparquet'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { Plant } from './support.ts'
+import { startPlant } from './support.ts'
+import { archive, moveArrivals, newArchiveFolder } from './archive-support.ts'
+import type { ArchiveFolder } from './archive-support.ts'
+
+let plant: Plant
+let folder: ArchiveFolder
+beforeAll(async () => {
+  plant = await startPlant()
+  folder = newArchiveFolder()
+})
+afterAll(async () => {
+  await plant[Symbol.asyncDispose]()
+  folder[Symbol.dispose]()
+})
+
+type Sent = Record<string, unknown>
+
+async function publish(
+  device: { secret: string; channelId: string },
+  pack: readonly Sent[],
+  subtopic = '',
+): Promise<void> {
+  const path = `/m/${plant.domainId}/c/${device.channelId}${subtopic}`
+  const response = await plant.api.as(`Client ${device.secret}`)('POST', path, pack, {
+    'content-type': 'application/senml+json',
+  })
+  expect(response.status, response.text).toBe(202)
+}
+
+async function archivedRows(): Promise<Record<string, unknown>[]> {
+  const rows: Record<string, unknown>[] = []
+  for (const { path } of await dataFiles()) {
+    const file = new Uint8Array(readFileSync(path)).buffer
+    rows.push(
+      ...(await parquetReadObjects({
+        file,
+        compressors: { ZSTD: (bytes: Uint8Array) => new Uint8Array(zstdDecompressSync(bytes)) },
+        utf8: false,
+        // Dates have no microseconds.
+        parsers: { timestampFromMicroseconds: (micros: bigint) => micros as unknown as Date },
+      })),
+    )
+  }
+  return rows
+}
+
+async function dataFiles(): Promise<{ path: string; bytes: number; records: number }[]> {
+  const { rows } = await plant.api.database.pool.query<{ path: string; bytes: number; records: number }>(
+    `SELECT path, bytes, records FROM archive_files WHERE state = 'live' AND kind = 'data' ORDER BY key`,
+  )
+  return rows.map((row) => ({ ...row, path: row.path.slice('file://'.length) }))
+}
+
+const load = (path = 'namespaces/history/tables/records') =>
+  plant.owner.call('GET', `/${plant.domainId}/iceberg/v1/${path}`)
+
+const STRINGS = ['plain', '𝄞 astral', '', '\u{10FFFF}', 'line\nbreak', '￿', 'é']
+
+/** All records of the channel, as the API shows them. */
+async function readAll(channelId: string): Promise<Record<string, unknown>[]> {
+  const response = await plant.owner.call('GET', `/${plant.domainId}/channels/${channelId}/messages?limit=100`)
+  expect(response.status, response.text).toBe(200)
+  return response.json<{ messages: Record<string, unknown>[] }>().messages
+}
+
+/** A row of a file in the form of the API, for values that JSON can hold. */
+function presented(row: Record<string, unknown>): Record<string, unknown> {
+  const { arrived_at: _arrived, batch: _batch, message: _message, ...rest } = row
+  const shown = Object.entries(rest).filter(([, value]) => value !== null && value !== undefined)
+  return {
+    ...Object.fromEntries(shown),
+    time: Number(row['time'] as bigint) / 1e6,
+    ...(row['data_value'] instanceof Uint8Array
+      ? { data_value: Buffer.from(row['data_value']).toString('base64url') }
+      : {}),
+  }
+}
+
+const byName = (left: Record<string, unknown>, right: Record<string, unknown>) =>
+  String(left['name']) < String(right['name']) ? -1 : 1
+
+test('every type of value, time and text is in the files as the API has it', async () => {
+  const device = await plant.newConnectedDevice()
+  await publish(device, [
+    { bn: 'dev:', bt: 1_700_000_000, n: 'temperature', u: 'Cel', v: 21.5 },
+    { n: 'zero', v: -0 },
+    { n: 'open', vb: false },
+    { n: 'raw', vd: 'AQID' },
+    { n: 'energy', v: 1, s: 12.25, ut: 10 },
+    { n: 'exact', t: 0.123457, v: 0.1 },
+    ...STRINGS.map((vs, index) => ({ n: `text${index}`, vs })),
+  ])
+  // Relative times: the first is in 1963, the second at the beginning of the years that are stored.
+  await publish(device, [{ n: 'dev:old', t: -2_000_000_000.25, v: 7 }], '/a/b')
+  await publish(device, [{ n: 'dev:first', t: -62_135_596_799 - Math.floor(Date.now() / 1000) + 60, v: 7 }])
+  await publish(device, [{ n: 'dev:last', t: 253_402_300_799, v: 7 }])
+  const read = await readAll(device.channelId)
+  expect(read).toHaveLength(9 + STRINGS.length)
+  await moveArrivals(plant.api, 9)
+  const round = await archive(plant.api, folder.url)
+  expect(round).toMatchObject({ failed: 0 })
+  expect(round.exported).toBeGreaterThan(0)
+  const rows = await archivedRows()
+  expect(rows.map(presented).toSorted(byName)).toEqual(read.toSorted(byName))
+  const of = (name: string) => rows.find((row) => row['name'] === `dev:${name}`)
+  expect(Object.is(of('zero')?.['value'], 0)).toBe(true)
+  expect(of('exact')?.['time']).toBe(1_700_000_000_123_457n)
+  expect((of('old')?.['time'] as bigint) < 0n).toBe(true)
+  expect(of('old')?.['subtopic']).toBe('a.b')
+  expect([...((of('raw')?.['data_value'] ?? []) as Uint8Array)]).toEqual([1, 2, 3])
+  expect(STRINGS.map((_, index) => of(`text${index}`)?.['string_value'])).toEqual(STRINGS)
+})
+
+test('files have field ids, exact sizes and counts, and the manifests say so', async () => {
+  const [file] = await dataFiles()
+  expect(file).toBeDefined()
+  const { path = '', bytes, records } = file ?? {}
+  expect(statSync(path).size).toBe(bytes)
+  const { schema, num_rows: rows } = parquetMetadata(new Uint8Array(readFileSync(path)).buffer)
+  expect(Number(rows)).toBe(records)
+  expect(schema.slice(1).map(({ field_id: id }) => id)).toEqual(Array.from({ length: 16 }, (_, index) => index + 1))
+  const folderOfMetadata = join(folder.path, plant.domainId, 'records', 'metadata')
+  const manifests = readdirSync(folderOfMetadata).filter((name) => /-m\d+\.avro$/.test(name))
+  expect(manifests.length).toBeGreaterThan(0)
+  for (const name of manifests) {
+    const content = readFileSync(join(folderOfMetadata, name))
+    // The header holds the schema as text: a reader without field ids refuses the file.
+    expect(content.includes('"field-id":1000')).toBe(true)
+    const entries = await decoded(join(folderOfMetadata, name))
+    for (const { data_file: data } of entries as { data_file: { file_path: string; file_size_in_bytes: number } }[])
+      expect(statSync(data.file_path.slice('file://'.length)).size).toBe(data.file_size_in_bytes)
+  }
+})
+
+function decoded(path: string): Promise<unknown[]> {
+  return new Promise((resolve, reject) => {
+    const found: unknown[] = []
+    avro
+      .createFileDecoder(path)
+      .on('data', (value: unknown) => found.push(value))
+      .on('end', () => resolve(found))
+      .on('error', reject)
+  })
+}
+
+test('the catalogue shows the table with one snapshot, and refuses in the words of its specification', async () => {
+  const table = await load()
+  expect(table.status, table.text).toBe(200)
+  const { metadata } = table.json<{ metadata: Record<string, unknown>; 'metadata-location': string }>()
+  expect(metadata['format-version']).toBe(2)
+  expect(metadata['snapshots']).toHaveLength(1)
+  const file = table.json<{ 'metadata-location': string }>()['metadata-location'].slice('file://'.length)
+  expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual(metadata)
+  expect((await load('config')).json()).toMatchObject({ overrides: {}, defaults: {} })
+  expect((await load('namespaces')).json()).toEqual({ namespaces: [['history']] })
+  expect((await load('namespaces/history/tables')).json()).toEqual({
+    identifiers: [{ namespace: ['history'], name: 'records' }],
+  })
+  const missing = await load('namespaces/history/tables/others')
+  expect([missing.status, missing.json()]).toEqual([
+    404,
+    { error: { message: 'the namespace has no such table', type: 'NoSuchTableException', code: 404 } },
+  ])
+  expect((await load('namespaces/others')).json()).toMatchObject({ error: { type: 'NoSuchNamespaceException' } })
+  const stranger = await plant.api.newUser()
+  const refused = await stranger.call('GET', `/${plant.domainId}/iceberg/v1/config`)
+  expect(refused.status).toBe(403)
+  expect(refused.json()).toMatchObject({ error: { type: 'ForbiddenException', code: 403 } })
+  const nobody = await plant.api.anonymous('GET', `/${plant.domainId}/iceberg/v1/config`)
+  expect(nobody.json()).toMatchObject({ error: { type: 'NotAuthorizedException', code: 401 } })
+})
+
+test('a round without changes writes nothing; a deletion is copied, and the old files go after their grace', async () => {
+  expect(await archive(plant.api, folder.url)).toEqual({ exported: 0, failed: 0, expired: 0, deletedFiles: 0 })
+  const device = await plant.newConnectedDevice()
+  await publish(device, [
+    { bn: 'gone:', n: 'a', bt: 1_700_000_000, v: 1 },
+    { n: 'b', t: 5000, v: 2 },
+  ])
+  await moveArrivals(plant.api, 3)
+  await archive(plant.api, folder.url)
+  const names = async () => (await archivedRows()).map((row) => row['name'])
+  expect(await names()).toEqual(expect.arrayContaining(['gone:a', 'gone:b', 'dev:temperature']))
+  const path = `/${plant.domainId}/channels/${device.channelId}/messages?to=1700001000`
+  const deleted = await plant.owner.call('DELETE', path)
+  expect(deleted.status, deleted.text).toBeLessThan(300)
+  expect((await archive(plant.api, folder.url)).exported).toBe(1)
+  expect(await names()).toContain('gone:b')
+  expect(await names()).not.toContain('gone:a')
+  const { deletedFiles } = await archive(plant.api, folder.url, { graceSeconds: -1 })
+  expect(deletedFiles).toBeGreaterThan(0)
+  const { rows } = await plant.api.database.pool.query<{ path: string }>('SELECT path FROM archive_files')
+  const known = rows.map((row) => row.path.slice('file://'.length)).toSorted()
+  expect(filesBelow(folder.path)).toEqual(known)
+})
+
+function filesBelow(path: string): string[] {
+  return readdirSync(path, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .toSorted()
+}
+
+test('records of a removed channel leave the archive, and those of others stay', async () => {
+  const [gone, stays] = [await plant.newConnectedDevice(), await plant.newConnectedDevice()]
+  await publish(gone, [{ n: 'removed', v: 1 }])
+  await publish(stays, [{ n: 'stays', v: 1 }])
+  await moveArrivals(plant.api, 6)
+  await archive(plant.api, folder.url)
+  const channels = async () => new Set((await archivedRows()).map((row) => row['channel']))
+  expect(await channels()).toContain(gone.channelId)
+  const removed = await plant.owner.call('DELETE', `/${plant.domainId}/channels/${gone.channelId}`)
+  expect(removed.status).toBe(204)
+  expect((await archive(plant.api, folder.url)).exported).toBeGreaterThan(0)
+  expect(await channels()).not.toContain(gone.channelId)
+  expect(await channels()).toContain(stays.channelId)
+  // The removal is looked at for days, and copied once.
+  expect((await archive(plant.api, folder.url)).exported).toBe(0)
+})
+
+const STEPS = [
+  ...(['planned', 'data file begun', 'data file written', 'manifest written'] as const),
+  ...(['manifest list written', 'metadata written', 'committed'] as const),
+]
+
+test('an export that ends at any step is repeated, and leaves only files that are known', async () => {
+  const device = await plant.newConnectedDevice()
+  const names: string[] = []
+  for (const [index, step] of STEPS.entries()) {
+    names.push(`step${index}`)
+    await publish(device, [{ n: `step${index}`, v: index }])
+    // Weeks beside it get partitions too, which the archiver plans.
+    await moveArrivals(plant.api, 12 + 3 * index)
+    let isReached = false
+    const atStep = (reached: string) => {
+      if (reached !== step || isReached) return Promise.resolve()
+      isReached = true
+      return Promise.reject(new Error(`ended at ${step}`))
+    }
+    await archive(plant.api, folder.url, { atStep }).catch(() => undefined)
+    expect(isReached, step).toBe(true)
+    await archive(plant.api, folder.url)
+    const found = (await archivedRows()).map((row) => String(row['name'])).filter((name) => name.startsWith('step'))
+    expect(found.toSorted(), step).toEqual(names)
+  }
+  await archive(plant.api, folder.url, { graceSeconds: -1 })
+  const { rows } = await plant.api.database.pool.query<{ path: string }>('SELECT path FROM archive_files')
+  expect(filesBelow(folder.path)).toEqual(rows.map((row) => row.path.slice('file://'.length)).toSorted())
+})
+
+test('verification finds a missing and a cut file, and the range is copied again', async () => {
+  type Check = { faults: string[]; next?: string; files: number }
+  const verify = async () => {
+    const faults: string[] = []
+    for (let after = ''; ;) {
+      const path = `/${plant.domainId}/history/verify${after === '' ? '' : `?after=${after}`}`
+      const response = await plant.owner.call('POST', path)
+      expect(response.status, response.text).toBe(200)
+      const check = response.json<Check>()
+      faults.push(...check.faults)
+      if (check.next === undefined) return faults
+      after = check.next
+    }
+  }
+  expect(await verify()).toEqual([])
+  const files = await dataFiles()
+  await rm(files[0]?.path ?? '')
+  await truncate(files.at(-1)?.path ?? '', 10)
+  const faults = await verify()
+  expect(faults.some((fault) => fault.endsWith('is missing'))).toBe(true)
+  expect((await archive(plant.api, folder.url)).exported).toBeGreaterThan(0)
+  expect(await verify()).toEqual([])
+  const state = await plant.owner.call('GET', `/${plant.domainId}/history`)
+  expect(state.json()).toMatchObject({ table: 'history.records', waiting_ranges: 0 })
+})
+
+test('expired ranges and removed domains leave nothing behind', async () => {
+  const { pool } = plant.api.database
+  await pool.query(`UPDATE archive_ranges SET retention_days = 30, range_end = range_end - interval '60 days'`)
+  await pool.query(`UPDATE archive_files SET retention_days = 30 WHERE kind = 'data'`)
+  const round = await archive(plant.api, folder.url)
+  expect(round.expired).toBeGreaterThan(0)
+  expect(await dataFiles()).toEqual([])
+  const table = await load()
+  expect(table.status, table.text).toBe(200)
+  await pool.query('UPDATE archive_tables SET domain_key = -1')
+  await pool.query('UPDATE archive_files SET domain_key = -1')
+  await archive(plant.api, folder.url)
+  expect(filesBelow(folder.path)).toEqual([])
+  const { rows } = await pool.query('SELECT FROM archive_files')
+  expect(rows).toEqual([])
+})
