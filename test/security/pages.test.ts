@@ -53,6 +53,7 @@ type World = Record<'domain_id' | 'client_id' | 'channel_id' | 'group_id' | 'use
   subscription_id: string
   consumer: string
   alarm_id: string
+  rule_id: string
 }
 type Answer = { status: number; bytes: number; body: Record<string, unknown> }
 
@@ -205,13 +206,20 @@ async function fill(): Promise<World> {
     subscription_id: idOf(subscriptions[0]),
     consumer: 'large',
     alarm_id: await newAlarm(domainId),
+    rule_id: await newRule(domainId),
   }
+}
+
+async function newRule(domainId: string): Promise<string> {
+  const body = { name: 'telling', source: { type: 'messages' }, condition: 'false' }
+  const { body: made } = await call('POST', `/${domainId}/rules`, body)
+  return String(made['id'])
 }
 
 async function newAlarm(domainId: string): Promise<string> {
   const { rows } = await sql<{ id: string }>`
-    INSERT INTO alarms (id, domain_key, rule_id, rule_name, severity, first_at, last_at)
-    SELECT gen_random_uuid(), key, gen_random_uuid(), 'rule', 'info', now(), now() FROM domains WHERE id = ${domainId}
+    INSERT INTO alarms (id, domain_key, rule_id, rule_name, series_digest, severity, first_at, last_at)
+    SELECT gen_random_uuid(), key, gen_random_uuid(), 'rule', '\\x00', 'info', now(), now() FROM domains WHERE id = ${domainId}
     RETURNING id`.execute(database.database.db)
   return rows[0]?.id ?? ''
 }
@@ -353,7 +361,7 @@ const BOUNDED_OTHERWISE: readonly (readonly [RegExp, string])[] = [
   [/\/hierarchy$/, 'refused above 8 MiB'],
   [/\/desired-states$/, 'names of at most 33 documents'],
   [/^\/c\/:domain_id\/commands$/, 'at most 100 open commands of one device, with 1 MiB of payloads'],
-  [/^\/:domain_id\/rules\/:rule_id$/, 'the channels and actions of one rule'],
+  [/^\/:domain_id\/rules\/:rule_id(\/contacts)?$/, 'the channels, actions and at most 100 contacts of one rule'],
   [/\/(bootstrap|configs|enrollments)(\/|$)/, 'the channels of one device, or the bindings of one configuration'],
   [/^\/:domain_id\/access$/, 'roles that grant one action'],
   [/^\/(domains\/:domain_id|:domain_id)\/usage$/, 'days, at most a year'],
@@ -383,6 +391,8 @@ function expectedWhole(routes: readonly RouteOptions[]): string[] {
     /^\/tasks\/:task_id\/metrics$/,
     // None here: test/tasks/dead-letters.test.ts has many.
     /^\/tasks\/:task_id\/dead-letters$/,
+    // None here, either: they are listed as those of subscriptions are.
+    /^\/:domain_id\/rules\/:rule_id\/dead-letters$/,
   ]
   return routes.map(({ url }) => url).filter((url) => reasons.some((pattern) => pattern.test(url)))
 }
