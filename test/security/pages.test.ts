@@ -53,6 +53,7 @@ type World = Record<'domain_id' | 'client_id' | 'channel_id' | 'group_id' | 'use
   subscription_id: string
   consumer: string
   alarm_id: string
+  rule_id: string
 }
 type Answer = { status: number; bytes: number; body: Record<string, unknown> }
 
