@@ -80,7 +80,17 @@ const BENCHES = {
   soak: benchSoak,
 }
 /** Long benches: they run only by name. */
-const LONG = new Set(['backlog', 'capacity', 'device-state', 'edge-worker', 'effects', 'filters', 'languages', 'processes', 'soak'])
+const LONG = new Set([
+  'backlog',
+  'capacity',
+  'device-state',
+  'edge-worker',
+  'effects',
+  'filters',
+  'languages',
+  'processes',
+  'soak',
+])
 
 const wanted = process.argv.slice(2)
 if (wanted[0] === 'against') process.exit(await benchAgainst(wanted.slice(1)))
