@@ -220,9 +220,9 @@ async function startDeviceParts(life: Lifecycle, options: ApiOptions, { identity
   const archive = options.archive ?? readConfig(ARCHIVE_SETTINGS, {})
   const { url, afterMs } = archive
   if (url !== undefined) {
-    await life.start('archive', () => {
-      const value = startArchiver({ database, logger, url, afterMs })
-      return Promise.resolve({ value, stop: () => value.stop() })
+    await life.start('archive', async () => {
+      const value = await startArchiver({ database, logger, url, afterMs })
+      return { value, stop: () => value.stop() }
     })
   }
   const fullDomains = createFullDomains(database, identity.quotas, logger)

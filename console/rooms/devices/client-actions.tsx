@@ -24,73 +24,84 @@ export function clientActions(domain: string, denied: Denials): BulkAction[] {
   return [
     commandAction(domain, denied.command),
     stateAction(domain, denied.state),
-    {
-      label: 'Connect',
-      size: CONNECTED_AT_ONCE,
-      ask: (_value, onChange) => <ConnectFields domain={domain} onChange={onChange} />,
-      run: async (ids, answer) => {
-        const [channel = '', direction = 'both'] = answer.split(' ')
-        await call('POST /{domain_id}/channels/connect', {
-          params,
-          body: { client_ids: [...ids], channel_ids: [channel], types: [...TYPES[direction as Direction]] },
-        })
-      },
-    },
-    {
-      label: 'Tag',
-      ask: (value, onChange) => (
-        <TextField
-          label="Tags to add"
-          value={value}
-          onChange={onChange}
-          hint="Separated by commas. The tags of the clients stay."
-        />
-      ),
-      run: async ([id = ''], value) => {
-        const { tags } = await call('GET /{domain_id}/clients/{client_id}', { params: { ...params, client_id: id } })
-        await call('PATCH /{domain_id}/clients/{client_id}/tags', {
-          params: { ...params, client_id: id },
-          body: { tags: [...new Set([...tags, ...splitTags(value)])] },
-        })
-      },
-    },
-    {
-      label: 'Group',
-      ask: (value, onChange) => (
-        <GroupField
-          domain={domain}
-          value={value}
-          onChange={onChange}
-          hint="A client is in one group: the new one replaces another."
-        />
-      ),
-      run: async ([id = ''], group) =>
-        await call('POST /{domain_id}/clients/{client_id}/parent', {
-          params: { ...params, client_id: id },
-          body: { parent_group_id: group },
-        }),
-    },
-    {
-      label: 'Enable',
-      run: async ([id = '']) =>
-        await call('POST /{domain_id}/clients/{client_id}/enable', { params: { ...params, client_id: id } }),
-      allows: 409,
-    },
-    {
-      label: 'Disable',
-      run: async ([id = '']) =>
-        await call('POST /{domain_id}/clients/{client_id}/disable', { params: { ...params, client_id: id } }),
-      allows: 409,
-    },
-    {
-      label: 'Delete',
-      isDanger: true,
-      run: async ([id = '']) =>
-        await call('DELETE /{domain_id}/clients/{client_id}', { params: { ...params, client_id: id } }),
-      allows: 404,
-    },
+    ...placing(domain, params),
+    ...ending(params),
   ]
 }
+
+type Params = { readonly domain_id: string }
+
+/** Where clients belong: channels, tags, a group. */
+const placing = (domain: string, params: Params): BulkAction[] => [
+  {
+    label: 'Connect',
+    size: CONNECTED_AT_ONCE,
+    ask: (_value, onChange) => <ConnectFields domain={domain} onChange={onChange} />,
+    run: async (ids, answer) => {
+      const [channel = '', direction = 'both'] = answer.split(' ')
+      await call('POST /{domain_id}/channels/connect', {
+        params,
+        body: { client_ids: [...ids], channel_ids: [channel], types: [...TYPES[direction as Direction]] },
+      })
+    },
+  },
+  {
+    label: 'Tag',
+    ask: (value, onChange) => (
+      <TextField
+        label="Tags to add"
+        value={value}
+        onChange={onChange}
+        hint="Separated by commas. The tags of the clients stay."
+      />
+    ),
+    run: async ([id = ''], value) => {
+      const { tags } = await call('GET /{domain_id}/clients/{client_id}', { params: { ...params, client_id: id } })
+      await call('PATCH /{domain_id}/clients/{client_id}/tags', {
+        params: { ...params, client_id: id },
+        body: { tags: [...new Set([...tags, ...splitTags(value)])] },
+      })
+    },
+  },
+  {
+    label: 'Group',
+    ask: (value, onChange) => (
+      <GroupField
+        domain={domain}
+        value={value}
+        onChange={onChange}
+        hint="A client is in one group: the new one replaces another."
+      />
+    ),
+    run: async ([id = ''], group) =>
+      await call('POST /{domain_id}/clients/{client_id}/parent', {
+        params: { ...params, client_id: id },
+        body: { parent_group_id: group },
+      }),
+  },
+]
+
+const ending = (params: Params): BulkAction[] => [
+  {
+    label: 'Enable',
+    run: async ([id = '']) =>
+      await call('POST /{domain_id}/clients/{client_id}/enable', { params: { ...params, client_id: id } }),
+    allows: 409,
+  },
+  {
+    label: 'Disable',
+    run: async ([id = '']) =>
+      await call('POST /{domain_id}/clients/{client_id}/disable', { params: { ...params, client_id: id } }),
+    allows: 409,
+  },
+  {
+    label: 'Delete',
+    isDanger: true,
+    run: async ([id = '']) =>
+      await call('DELETE /{domain_id}/clients/{client_id}', { params: { ...params, client_id: id } }),
+    allows: 404,
+  },
+]
 
 /** The answer has both parts, with a space between them. It is empty without a channel. */
 function ConnectFields({ domain, onChange }: { domain: string; onChange: (value: string) => void }) {
