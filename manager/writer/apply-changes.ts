@@ -52,20 +52,20 @@ export async function applyChanges(
   const rejects = of('reject').map(({ change }) => change)
   const known = isPlain && !rereadsTasks && requests.length > 0 ? batch.context.tasks.find(requests) : undefined
   const reading = requests.length === 0 || known !== undefined ? undefined : readTasks(batch, requests)
-  const recordAllFinished = async () => {
-    const left = await recordFinished(batch, finished, started)
-    for (const { change, index } of of('finished')) outcomes[index] = change.finished.filter((one) => left.has(one))
-  }
   // Most batches have changes of one or two kinds: nothing is awaited for the others.
   const reports = [
     running.length === 0 ? undefined : applyRunning(batch, running, ends),
     ends.length === 0 ? undefined : applyEnds(batch, ends),
-    finished.length === 0 ? undefined : recordAllFinished(),
-    rejects.length === 0 ? undefined : applyRejects(batch, rejects),
   ]
+  const recording = finished.length === 0 ? undefined : recordFinished(batch, finished, started)
+  const rejecting = rejects.length === 0 ? undefined : applyRejects(batch, rejects)
   const starting = known === undefined ? undefined : startRuns(batch, requests, known, true)
   if (isPlain && requests.length === 0) batch.commit()
-  await allOf([reading, ...reports, starting])
+  await allOf([reading, ...reports, recording, rejecting, starting])
+  if (recording !== undefined) {
+    const left = await recording
+    for (const { change, index } of of('finished')) outcomes[index] = change.finished.filter((one) => left.has(one))
+  }
   for (const { change, index } of of('hello')) {
     outcomes[index] = await reconcileHello(batch, change.session, change.claims, managerId, change.leaseMs)
   }

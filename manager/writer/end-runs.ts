@@ -205,7 +205,7 @@ export async function writeEnds(batch: RunBatch, ends: readonly EndedRow[], stat
   ])
   const written = new Set(rows.map((row) => row.key))
   // In the order of the reports, in which they were checked.
-  await state?.write(ends.filter(({ run }) => written.has(run.key)))
+  if (state !== undefined) await state.write(ends.filter(({ run }) => written.has(run.key)))
   const withMessages = sorted.filter(({ run }) => written.has(run.key) && endsWithMessages(run.spec))
   if (withMessages.length > 0)
     await Promise.all([publishResults(batch, withMessages), settleTriggered(batch, withMessages)])

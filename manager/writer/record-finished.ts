@@ -52,7 +52,7 @@ export async function recordFinished(
     fresh.filter((one) => !left.has(one)),
   )
   for (const { id, key } of rows) keys.set(id, key)
-  await state?.write(writing.filter(({ run }) => keys.has(run.id)).map(endOf))
+  if (state !== undefined) await state.write(writing.filter(({ run }) => keys.has(run.id)).map(endOf))
   for (const one of finished) {
     if (left.has(one)) continue
     const { run, ending } = one

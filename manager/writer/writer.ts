@@ -23,7 +23,7 @@ import { adoptAssigned, findStarted } from './recover-runs.ts'
 import type { RemovalOutcome, WorkerRemoval } from './remove-worker.ts'
 import { STALE_TASK } from './start-runs.ts'
 import type { TaskStop } from './stop-runs.ts'
-import { weightOfState } from './write-state.ts'
+import { weightOfState, writesState } from './write-state.ts'
 import { UnrecordedRuns, type FinishedRun, type UnrecordedRun } from './unrecorded-runs.ts'
 
 /** Changes per transaction; a message of a worker with many runs is one change. */
@@ -207,18 +207,22 @@ export class RunWriter {
 
   #finish(session: WorkerSession, finished: FinishedRun[]): void {
     const recorded = this.#submit<FinishedRun[]>({ kind: 'finished', session, finished })
-    const settled = recorded.then(async (left) => {
-      if (left.length === 0) return
-      await Promise.all(left.map(({ run }) => this.#unrecorded.recordFirst(run)))
-      await this.recordEnds(
-        session,
-        left.map(({ run, ending }) => ({ run: run.assigned, ending })),
-      )
-    })
+    const isWriting = finished.some(({ ending }) => writesState(ending))
+    const settled = isWriting ? recorded.then((left) => this.#recordLeft(session, left)) : recorded
     settled.catch((error: unknown) => {
       this.#context.logger.warn({ err: error, runs: finished.length }, 'failed to record runs with their ends')
       for (const { run } of finished) this.#unrecorded.startOver(run)
     })
+  }
+
+  /** Runs whose state could not be written with them: they are recorded as started, and then with their ends. */
+  async #recordLeft(session: WorkerSession, left: readonly FinishedRun[]): Promise<void> {
+    if (left.length === 0) return
+    await Promise.all(left.map(({ run }) => this.#unrecorded.recordFirst(run)))
+    await this.recordEnds(
+      session,
+      left.map(({ run, ending }) => ({ run: run.assigned, ending })),
+    )
   }
 
   #submit<T>(change: Change): Promise<T> {
