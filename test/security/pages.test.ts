@@ -30,6 +30,8 @@ const SMALL_ITEMS = [
   // One definition has at most a few expressions and templates of 4 KiB, one command 64 KiB and its result as much.
   /\/rules$/,
   /\/commands(\/|$)/,
+  // The keys of a state, without its values.
+  /\/state$/,
   // At most 1,000 intervals of a series: test/messages has pages of many.
   /\/series$/,
   /certs|serials/,
@@ -359,6 +361,7 @@ const BOUNDED_OTHERWISE: readonly (readonly [RegExp, string])[] = [
     'roles of the caller on one entity',
   ],
   [/\/hierarchy$/, 'refused above 8 MiB'],
+  [/\/iceberg\/v1\/namespaces\/:namespace\/tables$/, 'the one table of a domain'],
   [/\/desired-states$/, 'names of at most 33 documents'],
   [/^\/c\/:domain_id\/commands$/, 'at most 100 open commands of one device, with 1 MiB of payloads'],
   [/^\/:domain_id\/rules\/:rule_id(\/contacts)?$/, 'the channels, actions and at most 100 contacts of one rule'],
