@@ -15,7 +15,7 @@ import type { TaskAccess } from '../access/access.ts'
 import { MAX_STATE_KEYS_LISTED, MAX_STATE_KEYS_READ, refusalOfKey } from '#guests/wasm/index.ts'
 import { listStateKeys, readStateOfRun } from '../store/task-state.ts'
 import { requireActingUser } from './acting-user.ts'
-import { holdsPublications, isTriggered, type AssignedRun } from '../model/run.ts'
+import { NO_STATE_OF_CLIENT, holdsPublications, mayHaveStateOf, type AssignedRun } from '../model/run.ts'
 import { canonicalSubtopic } from '../model/channel-fields.ts'
 import type { Grant } from '../model/channel-fields.ts'
 import { requirePack } from '../model/publication.ts'
@@ -199,14 +199,9 @@ function requireKey(key: string): void {
   if (refusal !== undefined) throw new ServiceError('malformed', refusal)
 }
 
-/** A worker knows the messages of its runs; those in the spec are known here too. */
 function requireClient({ spec }: AssignedRun, client: string): void {
-  if (spec.daemon === true) throw new ServiceError('forbidden', 'a daemon has no state')
-  if (client === '') return
-  const refusal = refusalOfKey(client)
-  const isKnown = spec.trigger === undefined || [spec.trigger].flat().every(({ publisher }) => publisher === client)
-  if (refusal !== undefined || !isTriggered(spec) || !isKnown)
-    throw new ServiceError('forbidden', 'the messages of the run are not of this client')
+  const refusal = client === '' ? undefined : refusalOfKey(client)
+  if (refusal !== undefined || !mayHaveStateOf(spec, client)) throw new ServiceError('forbidden', NO_STATE_OF_CLIENT)
 }
 
 function requireGrant(run: AssignedRun, kind: Grant['kind'], channelId: string, subtopic: string): void {

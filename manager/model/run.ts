@@ -56,6 +56,18 @@ export const isTriggered = ({ trigger, given }: RunSpec): boolean => trigger !==
 export const holdsPublications = (spec: RunSpec): boolean =>
   isTriggered(spec) || (spec.uses_state === true && spec.daemon !== true)
 
+export const NO_STATE_OF_CLIENT = 'a daemon has no state, and a run has only that of the client whose messages it got'
+
+/** Whether it may use state of this client, empty: of no client. A worker knows the messages of its runs; those in the spec are known here too. */
+export function mayHaveStateOf(spec: RunSpec, client: string): boolean {
+  if (spec.daemon === true) return false
+  if (client === '') return true
+  return (
+    isTriggered(spec) &&
+    (spec.trigger === undefined || [spec.trigger].flat().every(({ publisher }) => publisher === client))
+  )
+}
+
 /** Whether its end can change messages: it publishes its result, a message started it, or it publishes with its end. */
 export const endsWithMessages = (spec: RunSpec): boolean => spec.publish_result !== undefined || holdsPublications(spec)
 

@@ -3,6 +3,9 @@
  * database; the caller supplies the state of the workers and counts its placements.
  */
 import type { RunNeeds } from '../model/needs.ts'
+import { STATE_RUNTIME } from '#guests/wasm/index.ts'
+
+const MAYBE_COMPONENTS: ReadonlySet<string> = new Set(['component', STATE_RUNTIME])
 
 export type WorkerView = {
   id: string
@@ -45,8 +48,8 @@ export function unfitReason(needs: RunNeeds, worker: WorkerView): string | undef
   if (!worker.isAlive) return 'it is dead'
   if (worker.isSuspect) return 'it has missed two heartbeats'
   if (worker.isDraining) return 'it is draining'
-  // The type of a module from a registry is only known to its worker.
-  const mayBeComponent = needs.runtime === null || needs.runtime === 'component'
+  // The type of a module from a registry, or with state, is only known to its worker.
+  const mayBeComponent = needs.runtime === null || MAYBE_COMPONENTS.has(needs.runtime)
   if (mayBeComponent && worker.crowdedDomains?.has(needs.domainId) === true)
     return 'components of the domain are waiting for transpilation on it, or it is still fetching a module of the domain'
   for (const [name, value] of Object.entries(needs.labels)) {

@@ -57,6 +57,8 @@ export async function applyChanges(
     running.length === 0 ? undefined : applyRunning(batch, running, ends),
     ends.length === 0 ? undefined : applyEnds(batch, ends),
   ]
+  // Both would check the state of tasks before either writes it.
+  if (ends.some(endsWriteState) && finished.some(finishedWriteState)) await allOf(reports)
   const recording = finished.length === 0 ? undefined : recordFinished(batch, finished, started)
   const rejecting = rejects.length === 0 ? undefined : applyRejects(batch, rejects)
   const starting = known === undefined ? undefined : startRuns(batch, requests, known, true)
@@ -159,6 +161,9 @@ async function applyRunning(
   )
   await markRunning(batch, begun)
 }
+
+const endsWriteState = ({ ends }: ChangeOf<'ends'>) => ends.some(({ ending }) => writesState(ending))
+const finishedWriteState = ({ finished }: ChangeOf<'finished'>) => finished.some(({ ending }) => writesState(ending))
 
 async function applyEnds(batch: RunBatch, changes: readonly ChangeOf<'ends'>[]): Promise<void> {
   const reported: ReportedEnd[] = changes.flatMap(({ session, ends }) => ends.map((end) => ({ session, ...end })))

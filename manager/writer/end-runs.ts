@@ -15,7 +15,8 @@ import { publishResults } from './publish-results.ts'
 import { settleTriggered } from './settle-triggered.ts'
 import { MAX_CONFLICTS, STATE_CONFLICT, StateChanges, writesState } from './write-state.ts'
 import { afterEnd } from '../model/retry.ts'
-import { endsWithMessages, type AssignedRun, type RunEnding, type RunHandle } from '../model/run.ts'
+import { endsWithMessages, holdsPublications } from '../model/run.ts'
+import type { AssignedRun, RunEnding, RunHandle, RunSpec } from '../model/run.ts'
 
 export type ReportedEnd = { session: WorkerSession; run: RunIdentity; ending: RunEnding }
 export type EndedRow = {
@@ -86,7 +87,7 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
   const repeats = state === undefined ? undefined : await repeatsOf(batch, state, held)
   for (const { session, run, ending: reportedEnding } of held) {
     const repeat = repeats?.get(run.id)
-    const ending = state === undefined ? reportedEnding : endingWith(state, run.id, reportedEnding)
+    const ending = state === undefined ? reportedEnding : endingWith(state, run, reportedEnding)
     const next =
       repeat === undefined ? afterEnd(run.spec, run.attempt, ending, batch.context.random()) : { retry: true as const }
     if (repeat !== undefined) {
@@ -101,7 +102,8 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
     batch.afterCommit(() => {
       // A run that was stopped says nothing about how long others last.
       const durationMs = ending.state === TASK_STATE.stopped ? null : ending.durationMs
-      batch.context.cluster.recordEnd(run, session, durationMs, ending.state === TASK_STATE.failed)
+      // What others wrote says nothing about the worker.
+      batch.context.cluster.recordEnd(run, session, durationMs, reportedEnding.state === TASK_STATE.failed)
       countRun(
         batch.context.counted,
         run.spec.domain_id,
@@ -135,7 +137,7 @@ async function repeatsOf(
   const counts = new Map(rows.map((row) => [row.key, row.conflicts]))
   return new Map(
     conflicting
-      .filter(({ run }) => (counts.get(run.key) ?? 0) < MAX_CONFLICTS)
+      .filter(({ run }) => isRepeatable(run.spec) && (counts.get(run.key) ?? 0) < MAX_CONFLICTS)
       .map(({ run }) => [
         run.id,
         { run, reason: STATE_CONFLICT, error: CONFLICT_ERROR, costsAttempt: false, delayMs: 0 },
@@ -143,16 +145,25 @@ async function repeatsOf(
   )
 }
 
+/** What publishes while it runs would publish again: the type of its module was not known when it was started. */
+const isRepeatable = (spec: RunSpec): boolean =>
+  holdsPublications(spec) || spec.grants?.some(({ kind }) => kind === 'publish') !== true
+
 const CONFLICT_ERROR = 'another run has changed a value of the state that this one had read'
 
+const conflictError = (spec: RunSpec) =>
+  isRepeatable(spec)
+    ? `${CONFLICT_ERROR}, ${MAX_CONFLICTS + 1} times`
+    : `${CONFLICT_ERROR}; it was not repeated, because it publishes while it runs: upload its module, so that Skein knows that it has state`
+
 /** The end of a run whose state cannot be written is a failure, unless it is repeated. */
-function endingWith(state: StateChanges, runId: string, ending: RunEnding): RunEnding {
-  const verdict = state.verdictOf(runId)
+function endingWith(state: StateChanges, run: Pick<RunHandle, 'id' | 'spec'>, ending: RunEnding): RunEnding {
+  const verdict = state.verdictOf(run.id)
   if (verdict === undefined) return ending
   const { stateEntries: _lost, isOutputInResult: _output, ...kept } = ending
   const failed = { ...kept, state: TASK_STATE.failed, results: null, staged: null }
   return verdict === 'conflict'
-    ? { ...failed, reason: STATE_CONFLICT, error: `${CONFLICT_ERROR}, ${MAX_CONFLICTS + 1} times` }
+    ? { ...failed, reason: STATE_CONFLICT, error: conflictError(run.spec) }
     : { ...failed, reason: 'guest_error', error: verdict.refused }
 }
 

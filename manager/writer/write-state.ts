@@ -5,6 +5,7 @@
  */
 import { TASK_STATE } from '#proto/index.ts'
 import { MAX_STATE_BYTES, MAX_STATE_KEYS } from '../store/task-state.ts'
+import { NO_STATE_OF_CLIENT, mayHaveStateOf } from '../model/run.ts'
 import type { RunEnding, RunHandle, StateEntry } from '../model/run.ts'
 import type { RunBatch } from './batch.ts'
 
@@ -65,6 +66,25 @@ export function weightOfState(ends: readonly { ending: RunEnding }[]): number {
   for (const { ending } of ends)
     for (const { value } of ending.stateEntries ?? []) weight += 1 + Math.ceil((value?.length ?? 0) / BYTES_PER_WEIGHT)
   return weight
+}
+
+/** Ends of one change: more are committed apart, so that no batch holds the event loop for long. */
+const MAX_CHANGE_WEIGHT = 2_000
+
+/** The ends in parts that a batch may have. Ends without state stay together. */
+export function divideByState<E extends { ending: RunEnding }>(ends: readonly E[]): E[][] {
+  const parts: E[][] = [[]]
+  let weight = 0
+  for (const end of ends) {
+    const added = weightOfState([end])
+    if (weight > 0 && weight + added > MAX_CHANGE_WEIGHT) {
+      parts.push([])
+      weight = 0
+    }
+    parts.at(-1)?.push(end)
+    weight += added
+  }
+  return parts
 }
 
 /** The state that a batch changes, checked under locks. */
@@ -171,6 +191,8 @@ function verdictsOf(
   return new Map(
     ends.map(({ run, ending }): [string, Verdict] => {
       const entries = ending.stateEntries ?? []
+      if (!entries.every(({ client }) => mayHaveStateOf(run.spec, client)))
+        return [run.id, { refused: NO_STATE_OF_CLIENT }]
       const isStale = entries.some((entry) => {
         const version = now.get(placeOf(run.taskKey, entry))?.version ?? 0
         return entry.readVersion !== undefined && entry.readVersion !== version

@@ -23,7 +23,7 @@ import { adoptAssigned, findStarted } from './recover-runs.ts'
 import type { RemovalOutcome, WorkerRemoval } from './remove-worker.ts'
 import { STALE_TASK } from './start-runs.ts'
 import type { TaskStop } from './stop-runs.ts'
-import { weightOfState, writesState } from './write-state.ts'
+import { divideByState, weightOfState, writesState } from './write-state.ts'
 import { UnrecordedRuns, type FinishedRun, type UnrecordedRun } from './unrecorded-runs.ts'
 
 /** Changes per transaction; a message of a worker with many runs is one change. */
@@ -134,9 +134,11 @@ export class RunWriter {
       recorded.push(end)
       if (run !== undefined) recording.push(this.#unrecorded.recordOne(run))
     }
-    if (finished.length > 0) this.#finish(session, finished)
+    if (finished.length > 0) for (const part of divideByState(finished)) this.#finish(session, part)
     if (recording.length > 0) await Promise.all(recording)
-    if (recorded.length > 0) await this.#submit({ kind: 'ends', session, ends: recorded })
+    if (recorded.length === 0) return
+    const submitted = divideByState(recorded).map((part) => this.#submit({ kind: 'ends', session, ends: part }))
+    await (submitted.length === 1 ? submitted[0] : Promise.all(submitted))
   }
 
   /** The session has ended: what its worker has is recorded for its next one. */

@@ -55,6 +55,26 @@ test('runs at the same time lose no change', async () => {
   expect(await add(id, 0)).toMatchObject({ results: [results.length] })
 })
 
+test('starts and invocations at the same time lose no change', async () => {
+  const id = await taskWith(await coreCounter(), { inputs: [1] })
+  for (let round = 0; round < 4; round++) {
+    const starts = Array.from({ length: 6 }, () => tenant.owner.call('POST', `/tasks/${id}/start`))
+    await Promise.all([...starts, ...Array.from({ length: 12 }, () => add(id, 1))])
+  }
+  const runsOf = async () =>
+    (await tenant.owner.call('GET', `/tasks/${id}/runs?limit=100`)).json<{
+      runs: { state: number; reason: string | null }[]
+    }>().runs
+  const ended = await until('the ends of all runs', runsOf, (runs) => runs.every(({ state }) => state >= 3))
+  expect(ended.every(({ state, reason }) => state === 3 || reason === 'state_conflict')).toBe(true)
+  const completed = ended.filter(({ state }) => state === 3).length
+  expect(completed).toBeGreaterThan(20)
+  expect(await add(id, 0)).toMatchObject({ results: [completed] })
+  const { rows } = await sql<{ keys: number }>`SELECT keys FROM task_state_sizes
+    WHERE task_key = (SELECT key FROM tasks WHERE id = ${id})`.execute(tenant.database.db)
+  expect(rows).toEqual([{ keys: 1 }])
+})
+
 test('a run that fails writes nothing', async () => {
   const id = await taskWith(
     await moduleFromText(`(module
