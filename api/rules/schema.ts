@@ -80,7 +80,10 @@ export const RuleSource = Type.Object(
       }),
     ),
   },
-  { description: 'What a rule is about. What is given must match: channel, subtopic, name and client' },
+  {
+    description: 'What a rule is about. What is given must match: channel, subtopic, name and client',
+    ...documented({}, 'RuleSource'),
+  },
 )
 export type RuleSource = Static<typeof RuleSource>
 
@@ -162,7 +165,10 @@ const WebhookAction = Type.Object(
   },
   { description: 'Sends a signed POST request with JSON' },
 )
-export const RuleAction = Type.Union([AlarmAction, PublishAction, StartAction, MailAction, WebhookAction])
+export const RuleAction = Type.Union(
+  [AlarmAction, PublishAction, StartAction, MailAction, WebhookAction],
+  documented({}, 'RuleAction'),
+)
 export type RuleAction = Static<typeof RuleAction>
 
 export const WINDOW_TIMES = ['arrival', 'message'] as const

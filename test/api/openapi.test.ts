@@ -33,6 +33,9 @@ type Document = {
 }
 
 /** A file that grows above these says something twice. */
+const isIcebergError = (response: unknown) =>
+  JSON.stringify(response)?.includes('#/components/schemas/IcebergError') === true
+
 const MAX_BYTES = 800_000
 const MAX_LINES = 30_000
 
@@ -400,9 +403,13 @@ describe('the OpenAPI document', () => {
   test('each operation that requires a token declares it and 401, and every operation declares its errors', () => {
     const faults = operations.flatMap(({ name, operation }) => {
       const statuses = ['400', '500', '503', ...((operation.security ?? []).length > 0 ? ['401'] : [])]
-      return statuses
-        .filter((status) => operation.responses[status]?.$ref !== `#/components/responses/Refusal${status}`)
-        .map((status) => `${name} ${status}`)
+      return (
+        statuses
+          .filter((status) => operation.responses[status]?.$ref !== `#/components/responses/Refusal${status}`)
+          // The catalogue answers as its own specification says.
+          .filter((status) => !name.includes('/iceberg/v1/') || !isIcebergError(operation.responses[status]))
+          .map((status) => `${name} ${status}`)
+      )
     })
     // A program that cannot serve says what it lacks.
     expect(faults).toEqual(['get /ready 503'])
