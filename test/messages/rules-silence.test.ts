@@ -91,6 +91,19 @@ test('a silent client has one alarm, also one that never sent; a message ends it
   expect(await showRule(plant, rule.id)).toMatchObject({ condition: '', raised: 2, open_alarms: 1 })
 })
 
+test('who sends while a transaction holds back the log is not silent', { timeout: 60_000 }, async () => {
+  const { channel, devices } = await connected(1)
+  const [device] = devices as [Device]
+  const rule = await newRule(plant, { source: silence(channel) })
+  await sendValue(plant, device, channel, 7)
+  await plant.api.database.transaction(async (tx) => {
+    await sql`SELECT pg_current_xact_id()`.execute(tx)
+    await keepSending(device, channel, AFTER_MS + 2 * LATE_MS)
+  })
+  await keepSending(device, channel, LATE_MS)
+  expect(await alarmsOf(plant, rule.id)).toEqual([])
+})
+
 test('a value of another name, and a message of another subtopic, do not end it', { timeout: 60_000 }, async () => {
   const { channel, devices } = await connected(1)
   const [device] = devices as [Device]

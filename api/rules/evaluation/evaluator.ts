@@ -188,7 +188,7 @@ export class Evaluator {
       await this.#steps.holdSilent(this.#deps.database.db)
       this.#heldMs = monotonicMs()
     }
-    for (const key of this.#steps.lookForSilence()) this.#waiting.add(key)
+    for (const key of await this.#steps.lookForSilence(this.#deps.database.db)) this.#waiting.add(key)
     for (const key of await listDueDomains(this.#deps.database.db, Date.now() - DUE_INTERVAL_MS, MAX_DUE))
       this.#waiting.add(key)
   }

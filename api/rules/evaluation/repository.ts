@@ -553,3 +553,10 @@ export async function noteAlive(tx: Transaction, longestGapSeconds: number): Pro
         FROM rule_states t WHERE t.due_at IS NOT NULL) f WHERE s.ctid = f.place`.execute(tx)
   await sql`UPDATE rule_clock SET alive_at = now()`.execute(tx)
 }
+
+/** Whether messages that arrived so long ago are stored and cannot be read yet, because a transaction that began before them has not ended. */
+export async function isLogHeld(db: Queryable, seconds: number): Promise<boolean> {
+  const { rows } = await sql<{ held: boolean }>`SELECT EXISTS (SELECT FROM ingest_batches
+    WHERE xid >= position_xmin() AND arrived_at < now() - make_interval(secs => ${seconds})) AS held`.execute(db)
+  return rows[0]?.held === true
+}

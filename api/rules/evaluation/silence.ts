@@ -21,10 +21,10 @@ const REFRESH_MS = 60_000
 const PAGE = 2_000
 /** A longer time between two looks was a standstill. */
 const MAX_TICK_MS = 5_000
-/** A message may be stored a moment after its arrival. */
-const SETTLE_MS = 1_000
+/** A message may be stored, and readable, a moment after its arrival. */
+export const LATE_MS = 1_000
 /** Clients that the rules of a domain watch: each takes some 150 bytes. */
-export const MAX_WATCHED = 500_000
+export const MAX_WATCHED = 100_000
 
 export const TOO_MANY_CLIENTS = `the rules of the domain watch more than ${MAX_WATCHED} clients for silence: restrict its source`
 
@@ -39,9 +39,10 @@ export class SilenceClock {
     return this.#nowMs
   }
 
-  tick(): void {
+  /** `isHeld`: messages of this time are stored and cannot be read yet. */
+  tick(isHeld: boolean): void {
     const nowMs = monotonicMs()
-    this.#nowMs += Math.min(nowMs - this.#tickedMs, MAX_TICK_MS)
+    if (!isHeld) this.#nowMs += Math.min(nowMs - this.#tickedMs, MAX_TICK_MS)
     this.#tickedMs = nowMs
   }
 }
@@ -140,7 +141,7 @@ export class SilenceWatch {
   }
 
   get #judgedMs(): number {
-    return this.#clock.nowMs - SETTLE_MS
+    return this.#clock.nowMs - LATE_MS
   }
 
   #forget(ids: readonly string[]): string[] {

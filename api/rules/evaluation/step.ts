@@ -28,6 +28,7 @@ import {
   channelMark,
   countErrors,
   holdDomain,
+  isLogHeld,
   keepAlive,
   listBehind,
   listChannels,
@@ -48,7 +49,17 @@ import { clientsOf, meetingsOf, readMessages, reasonOfDropped } from './meetings
 import type { Meeting, Read } from './meetings.ts'
 import { depthOf, keyOf, seriesOfClient } from './samples.ts'
 import type { Sample, Series } from './samples.ts'
-import { MAX_WATCHED, OUTAGE, SilenceClock, SilenceWatch, TOO_MANY_CLIENTS, fall, hear, restoreAll } from './silence.ts'
+import {
+  MAX_WATCHED,
+  OUTAGE,
+  SETTLE_MS,
+  SilenceClock,
+  SilenceWatch,
+  TOO_MANY_CLIENTS,
+  fall,
+  hear,
+  restoreAll,
+} from './silence.ts'
 import { Spending } from './spending.ts'
 import { judgeWindows } from './window-budget.ts'
 import { DomainWindows } from './windows.ts'
@@ -133,9 +144,12 @@ export class RuleSteps {
   }
 
   /** Domains with rules about silence that have something to do. Call it often: a longer time between two calls counts for no client. */
-  lookForSilence(): number[] {
-    this.#clock.tick()
-    return this.#watching().flatMap(([key, { watches }]) =>
+  async lookForSilence(db: Queryable): Promise<number[]> {
+    const watching = this.#watching()
+    if (watching.length === 0) return []
+    // While an older transaction runs, messages after it are not read: their clients are not silent.
+    this.#clock.tick(await isLogHeld(db, LATE_MS / 1000))
+    return watching.flatMap(([key, { watches }]) =>
       watches.values().some(({ isDue, isStale }) => isDue || isStale) ? [key] : [],
     )
   }
