@@ -50,9 +50,9 @@ import type { Meeting, Read } from './meetings.ts'
 import { depthOf, keyOf, seriesOfClient } from './samples.ts'
 import type { Sample, Series } from './samples.ts'
 import {
+  LATE_MS,
   MAX_WATCHED,
   OUTAGE,
-  SETTLE_MS,
   SilenceClock,
   SilenceWatch,
   TOO_MANY_CLIENTS,
