@@ -102,7 +102,8 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   })
   opening.defer(() => pool.close())
   const journal = await AssignmentJournal.open(join(folder, 'assignments'), logger)
-  const runs = new Runs({ pool, modules, components, spool, journal, slots, backlog, isPlatformOnly, logger })
+  const limits = { slots, backlog, isPlatformOnly, isMemoryLimited: runMemoryBytes !== undefined }
+  const runs = new Runs({ pool, modules, components, spool, journal, ...limits, logger })
   options.onDrainRequest?.(() => {
     runs.isDraining = true
   })

@@ -175,9 +175,10 @@ class Pool implements RunnerPool {
   #placeOne(run: PendingRun, turn: PlacementRound): boolean {
     const { memory } = this.#options
     if (memory === undefined) return this.#placeInMemory(run, turn)
-    if (!this.#hasMemoryFor(run, turn, memory.runnersBytes)) return false
+    const added = addedBytes(run, this.#supervisor.runners)
+    if (!this.#hasMemoryFor(run, turn, { added, runnersBytes: memory.runnersBytes })) return false
     const isPlaced = this.#placeInMemory(run, turn)
-    if (!isPlaced) turn.claimMemory(run)
+    if (!isPlaced) turn.claimMemory(run, added)
     return isPlaced
   }
 
@@ -185,10 +186,13 @@ class Pool implements RunnerPool {
    * Whether the limits of the run and of all others fit in the memory. The runs behind one that waits for memory wait too, or a large run
    * would wait for ever. A run alone always fits: how much its module takes is known only here.
    */
-  #hasMemoryFor(run: PendingRun, turn: PlacementRound, runnersBytes: number): boolean {
+  #hasMemoryFor(
+    run: PendingRun,
+    turn: PlacementRound,
+    { added, runnersBytes }: { added: number; runnersBytes: number },
+  ): boolean {
     if (turn.waitsForMemory) return false
     const { runners } = this.#supervisor
-    const added = addedBytes(run, runners)
     if (turn.claimedBytes + countedBytes(runners) + added <= runnersBytes) return true
     turn.waitsForMemory = true
     // An unused runner is for this run, and that of a run before this one has only no thread yet.
@@ -319,7 +323,7 @@ class PlacementRound {
   waitsForSlot: string | undefined
   /** A run waits for memory, and so do all behind it. */
   waitsForMemory = false
-  /** The limits of runs that have memory and no thread yet. */
+  /** What runs add that have memory and no thread yet. */
   claimedBytes = 0
   /** Their domains. */
   readonly claimedDomains = new Set<string>()
@@ -332,8 +336,8 @@ class PlacementRound {
   }
 
   /** The run has memory from now on, and waits for a thread. */
-  claimMemory({ request }: PendingRun): void {
-    this.claimedBytes += request.call.memoryLimitBytes
+  claimMemory({ request }: PendingRun, bytes: number): void {
+    this.claimedBytes += bytes
     this.claimedDomains.add(request.domain)
   }
 

@@ -42,6 +42,8 @@ type Run = {
   abort: AbortController
   /** The time when the fetch of its module began; undefined: it is not being fetched. */
   fetchedSinceMs: number | undefined
+  /** Since when it waits for a thread; undefined: it does not, or it has begun. */
+  waitsSinceMs: number | undefined
   /** It was ended so that another run gets its slot. */
   isGivenBack: boolean
   endingFor: EndingFor | undefined
@@ -62,6 +64,8 @@ export type RunsDeps = {
   backlog: number
   /** Tasks of domains are refused. */
   isPlatformOnly: boolean
+  /** The worker has a limit of memory, for which runs may wait. */
+  isMemoryLimited: boolean
   logger: Logger
 }
 
@@ -75,9 +79,17 @@ function isRepeatedAt(beats: number): boolean {
 
 /** After this, at the next heartbeat, a slow module does not keep a slot that others may need. */
 const FETCH_PATIENCE_MS = 2_000
+/** After this, a run that waits for memory goes back. A small machine may take some seconds for the start of a runner. */
+const MEMORY_PATIENCE_MS = 15_000
 
 /** Limit per heartbeat; further ones are shown as not running yet. */
 const MAX_PREPARING = 1_000
+
+/** The run goes back to the manager without costing an attempt. */
+function giveBack(run: Run, cause: string): void {
+  run.isGivenBack = true
+  run.abort.abort(new ServiceError('rate_limited', cause))
+}
 
 export class Runs {
   readonly #deps: RunsDeps
@@ -216,16 +228,18 @@ export class Runs {
   }
 
   /**
-   * Runs at each heartbeat. While every slot is held, runs whose module arrives slowly go back to the manager. The fetch goes on for their
-   * next assignment.
+   * Runs at each heartbeat. While every slot is held, runs whose module arrives slowly go back to the manager, and where memory is limited those
+   * that wait for it: the manager does not know what a module takes. The fetch goes on for their next assignment.
    */
   giveBackSlow(): void {
-    if (this.#held.size < this.#deps.slots) return
-    const before = monotonicMs() - FETCH_PATIENCE_MS
+    const nowMs = monotonicMs()
+    const isFull = this.#held.size >= this.#deps.slots
     for (const run of this.#held.values()) {
-      if (run.fetchedSinceMs === undefined || run.fetchedSinceMs > before) continue
-      run.isGivenBack = true
-      run.abort.abort(new ServiceError('rate_limited', 'its module is still being fetched, and others need the slot'))
+      const { fetchedSinceMs = Infinity, waitsSinceMs = Infinity } = run
+      if (isFull && nowMs - fetchedSinceMs >= FETCH_PATIENCE_MS)
+        giveBack(run, 'its module is still being fetched, and others need the slot')
+      else if (this.#deps.isMemoryLimited && nowMs - waitsSinceMs >= MEMORY_PATIENCE_MS)
+        giveBack(run, 'it waits for memory that others have')
     }
   }
 
@@ -313,6 +327,7 @@ export class Runs {
       beats: 0,
       abort: new AbortController(),
       fetchedSinceMs: undefined,
+      waitsSinceMs: undefined,
       isGivenBack: false,
       endingFor: undefined,
       span: spanOf(assignment),
@@ -327,6 +342,7 @@ export class Runs {
       startedMs = monotonicMs()
       if (run.isRunning) return
       run.isRunning = true
+      run.waitsSinceMs = undefined
       run.beats = 0
       this.#outbox?.started(assignment.run)
     }
@@ -373,9 +389,13 @@ export class Runs {
           onGuestCall: (callId: number, call: GuestCall) => this.#guestCalls.ask(assignment, callId, call),
           onOutput: (output: OutputName, data: Uint8Array) => this.#logs.write(ref, output, data),
         }
-        return await withSpan('call guest', { parent }, () =>
+        run.waitsSinceMs = monotonicMs()
+        const outcome = await withSpan('call guest', { parent }, () =>
           this.#deps.pool.run({ ...request, ...hooks }, abort.signal),
         )
+        // It began nothing: its wait was ended.
+        const isGivenBack = run.isGivenBack && !run.isRunning && outcome.state === 'stopped'
+        return isGivenBack ? { state: 'crowded', cause: 'it waits for memory that others have' } : outcome
       } finally {
         module.release()
       }
