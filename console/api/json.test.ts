@@ -44,3 +44,8 @@ test('integers of any size keep their digits anywhere', () => {
     }),
   )
 })
+
+test('a number that would become null is refused', () => {
+  for (const text of ['{"x": 1e999}', '[-1E+400]']) expect(() => parseJson(text)).toThrow(SyntaxError)
+  expect(parseJson('{"x": 1e300}')).toEqual({ x: 1e300 })
+})

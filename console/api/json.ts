@@ -10,9 +10,11 @@ const INTEGER = /^-?\d+$/
 /** Begins the strings that stand for integers for a moment. Random, so that no string of a user is taken for one. */
 const MARK = `integer-${[...crypto.getRandomValues(new Uint32Array(4))].join('-')}:`
 
-/** Parses a text as JSON.parse does. Throws SyntaxError. */
+const MAY_BE_INFINITE = /\d[eE]\+?\d{3}|\d{309}/
+
+/** Parses a text as JSON.parse does. Throws SyntaxError, also for a number beyond all numbers: it would be written as null. */
 export function parseJson(text: string): unknown {
-  const rounded: unknown = JSON.parse(text)
+  const rounded: unknown = JSON.parse(text, MAY_BE_INFINITE.test(text) ? requireFinite : undefined)
   if (!MAY_CONTAIN.test(text)) return rounded
   const marked = outsideOfStrings(text, (part) =>
     part.replaceAll(NUMBER, (number) => (isRounded(number) ? `"${MARK}${number}"` : number)),
@@ -20,6 +22,11 @@ export function parseJson(text: string): unknown {
   return JSON.parse(marked, (_key, value: unknown) =>
     typeof value === 'string' && value.startsWith(MARK) ? BigInt(value.slice(MARK.length)) : value,
   )
+}
+
+function requireFinite(_key: string, value: unknown): unknown {
+  if (value === Infinity || value === -Infinity) throw new SyntaxError('a number is too large')
+  return value
 }
 
 /** Changes the parts of a JSON text between its strings. A quote in a string stands behind an odd number of backslashes. */

@@ -25,6 +25,7 @@ test('the addresses of the console are these', () => {
       "connectDevice: /d/D/connect",
       "clients: /d/D/clients",
       "client: /d/D/clients/E/F",
+      "command: /d/D/clients/E/commands?command=F",
       "channels: /d/D/channels",
       "channel: /d/D/channels/E/F",
       "charts: /d/D/channels/E?series=F",

@@ -4,6 +4,7 @@
  */
 import type pg from 'pg'
 import type { Database, Queryable } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { startPeriodicRounds } from '#core/rounds.ts'
 import type { PeriodicRounds } from '#core/rounds.ts'
@@ -25,6 +26,7 @@ import {
   findDue,
   findExpired,
   findGone,
+  findObstacles,
   findSwept,
   findUnplanned,
   insertRanges,
@@ -37,6 +39,8 @@ import { commitSnapshot } from './table-commit.ts'
 import type { Step } from './table-commit.ts'
 
 const INTERVAL_MS = 10 * 60 * 1000
+/** Who deletes records without end keeps its ranges due: the other steps of a round have their turn too. */
+const MAX_EXPORTING_MS = 10 * 60 * 1000
 const FIRST_PAUSE_MS = 30_000
 const CONNECTION_NAME = 'skein archive'
 const EXPORT_CONNECTION_NAME = 'skein archive export'
@@ -77,7 +81,7 @@ export async function archiveOnce(
     const { rows } = await client.query<{ locked: boolean }>('SELECT pg_try_advisory_lock($1) AS locked', [
       ARCHIVE_LOCK,
     ])
-    if (rows[0]?.locked !== true) return undefined
+    if (rows[0]?.locked !== true || (await mustWait(database.db, url))) return undefined
     const deps = { database, now: () => Date.now(), atStep, signal, client }
     for (const domainKey of await findGone(database.db)) await database.transaction((tx) => removeTable(tx, domainKey))
     const expired = await expire(deps, url)
@@ -89,6 +93,20 @@ export async function archiveOnce(
   } finally {
     await client.end()
   }
+}
+
+/**
+ * An older node deletes records without counting the change of their range. Throws `invalid_state` if the files are elsewhere: they may be those
+ * of the installation that this one is a copy of.
+ */
+async function mustWait(db: Queryable, url: string): Promise<boolean> {
+  const { hasOlder, elsewhere } = await findObstacles(db, url)
+  if (elsewhere !== null)
+    throw new ServiceError(
+      'invalid_state',
+      `the archive has a table at ${elsewhere}, which is not below SKEIN_ARCHIVE_URL (${url}): nothing is copied or removed`,
+    )
+  return hasOlder
 }
 
 type RoundDeps = {
@@ -141,6 +159,7 @@ async function plan({ database, client, signal, atStep }: RoundDeps, afterSecond
 
 async function exportDue(deps: RoundDeps, url: string, logger: Logger): Promise<{ exported: number; failed: number }> {
   let exported = 0
+  const deadlineMs = monotonicMs() + MAX_EXPORTING_MS
   // A domain whose export fails is left out until the next round, so that the others go on.
   const failed = new Set<number>()
   for (;;) {
@@ -150,6 +169,7 @@ async function exportDue(deps: RoundDeps, url: string, logger: Logger): Promise<
     if (due.length === 0) return { exported, failed: failed.size }
     for (const range of due) {
       deps.signal.throwIfAborted()
+      if (monotonicMs() > deadlineMs) return { exported, failed: failed.size }
       try {
         await exportOne(deps, url, range)
         exported += 1

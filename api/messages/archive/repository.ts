@@ -1,4 +1,5 @@
 /** SQL of the archive: what is due, its files, and the pointer to the current metadata of each table. */
+import { hasOlderNodes } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { FileStatistics } from './statistics.ts'
@@ -277,6 +278,19 @@ export async function markRemovedChannels(db: Queryable, sinceSeconds: number): 
      WHERE r.domain_key = gone.domain_key AND r.changes = r.exported_changes AND r.channel_keys && gone.keys`.execute(
     db,
   )
+}
+
+/** Whether a node lives that does not know the archive, and where a table lies that is not below the URL; NULL: all are. */
+export async function findObstacles(
+  db: Queryable,
+  url: string,
+): Promise<{ hasOlder: boolean; elsewhere: string | null }> {
+  const { rows } = await sql<{ hasOlder: boolean; elsewhere: string | null }>`
+    SELECT ${hasOlderNodes('archive')} AS "hasOlder",
+      (SELECT t.location FROM archive_tables t WHERE NOT starts_with(t.location, ${`${url}/`}) LIMIT 1) AS elsewhere`.execute(
+    db,
+  )
+  return rows[0] ?? { hasOlder: true, elsewhere: null }
 }
 
 /** Domains that are removed, with their tables. */

@@ -67,7 +67,12 @@ function Choice({
   const isLong = (listed?.total ?? 0) > OFFERED
   return (
     <>
-      {isLong || name !== '' ? <TextField label={`Find ${plural} by name`} value={name} onChange={setName} /> : null}
+      {isLong || name !== '' ? (
+        // Enter would send the form around it, with what is chosen at this moment.
+        <div onKeyDown={(event) => (event.key === 'Enter' ? event.preventDefault() : undefined)}>
+          <TextField label={`Find ${plural} by name`} value={name} onChange={setName} />
+        </div>
+      ) : null}
       <SelectField
         label={label}
         {...(field === undefined ? {} : { field })}
