@@ -86,7 +86,7 @@ const MEMORY_PATIENCE_MS = 15_000
 const MAX_PREPARING = 1_000
 
 /** The run goes back to the manager without costing an attempt. */
-function giveBack(run: Run, cause: string): void {
+function releaseToManager(run: Run, cause: string): void {
   run.isGivenBack = true
   run.abort.abort(new ServiceError('rate_limited', cause))
 }
@@ -237,9 +237,9 @@ export class Runs {
     for (const run of this.#held.values()) {
       const { fetchedSinceMs = Infinity, waitsSinceMs = Infinity } = run
       if (isFull && nowMs - fetchedSinceMs >= FETCH_PATIENCE_MS)
-        giveBack(run, 'its module is still being fetched, and others need the slot')
+        releaseToManager(run, 'its module is still being fetched, and others need the slot')
       else if (this.#deps.isMemoryLimited && nowMs - waitsSinceMs >= MEMORY_PATIENCE_MS)
-        giveBack(run, 'it waits for memory that others have')
+        releaseToManager(run, 'it waits for memory that others have')
     }
   }
 
