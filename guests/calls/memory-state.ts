@@ -1,4 +1,5 @@
 /** State in memory, for trials and tests: it lives as long as this object. */
+import { compareText } from '#core/text.ts'
 import { MAX_STATE_KEYS_LISTED, refuseCall } from '../wasm/index.ts'
 import type { GuestReply, StateBucket, StateCall, StateEntry, StateValues } from '../wasm/index.ts'
 
@@ -14,7 +15,7 @@ export class MemoryState {
     if (call.kind === 'state_open') return { ok: true, records: '' }
     const stored = this.#of(call.bucket)
     if (call.kind === 'state_keys') {
-      const keys = [...stored.keys()].filter((key) => compareKeys(key, call.after) > 0).toSorted(compareKeys)
+      const keys = [...stored.keys()].filter((key) => compareText(key, call.after) > 0).toSorted(compareText)
       return { ok: true, records: JSON.stringify(keys.slice(0, MAX_STATE_KEYS_LISTED)) }
     }
     const values: StateValues = call.keys.map((key) => {
@@ -37,7 +38,7 @@ export class MemoryState {
   get entries(): { bucket: StateBucket; key: string; value: string }[] {
     return [...this.#values].flatMap(([bucket, stored]) =>
       [...stored]
-        .toSorted(([one], [other]) => compareKeys(one, other))
+        .toSorted(([one], [other]) => compareText(one, other))
         .map(([key, { value }]) => ({ bucket, key, value })),
     )
   }
@@ -47,15 +48,4 @@ export class MemoryState {
     if (stored === undefined) this.#values.set(bucket, (stored = new Map()))
     return stored
   }
-}
-
-/** The order of UTF-8, which is that of code points: the database has the same. */
-export function compareKeys(one: string, other: string): number {
-  const [left, right] = [Array.from(one), Array.from(other)]
-  for (const [index, character] of left.entries()) {
-    const against = right[index]
-    if (against === undefined) return 1
-    if (character !== against) return (character.codePointAt(0) ?? 0) - (against.codePointAt(0) ?? 0)
-  }
-  return left.length - right.length
 }

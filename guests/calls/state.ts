@@ -2,6 +2,7 @@
  * State during one call: values are read once and kept, writes are buffered. A call that completes reports both, and the
  * manager writes them with the result if nobody has changed meanwhile what the call has read.
  */
+import { compareText } from '#core/text.ts'
 import {
   MAX_STATE_BYTES_OF_RUN,
   MAX_STATE_KEYS_LISTED,
@@ -13,7 +14,6 @@ import {
 } from '../wasm/index.ts'
 import type { GuestCall, StateBucket, StateEntry, StateValues } from '../wasm/index.ts'
 import type { GuestHost } from './guest-host.ts'
-import { compareKeys } from './memory-state.ts'
 import type { CallOutcome, CallReport } from './outcome.ts'
 
 /** An operation was refused: the guest gets the kind as a code, or the message as an `err`. */
@@ -87,8 +87,8 @@ export class GuestState {
       (entry) =>
         entry.isWritten &&
         entry.bucket === bucket &&
-        compareKeys(entry.key, after) > 0 &&
-        (last === undefined || compareKeys(entry.key, last) <= 0),
+        compareText(entry.key, after) > 0 &&
+        (last === undefined || compareText(entry.key, last) <= 0),
     )
     if (written.length === 0) return stored
     const keys = new Set(stored)
@@ -96,7 +96,7 @@ export class GuestState {
       if (value === undefined) keys.delete(key)
       else keys.add(key)
     }
-    const sorted = [...keys].toSorted(compareKeys)
+    const sorted = [...keys].toSorted(compareText)
     // All of a full page were deleted by this call: the next page begins behind it.
     if (sorted.length === 0 && last !== undefined) return this.keysAfter(bucket, last)
     return sorted

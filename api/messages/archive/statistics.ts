@@ -1,4 +1,5 @@
 /** What a manifest says of a data file: counts, nulls, and bounds by which engines leave out files. */
+import { compareText } from '#core/text.ts'
 import { COLUMNS } from './columns.ts'
 import type { ColumnType } from './columns.ts'
 import type { Value } from './copied-rows.ts'
@@ -18,18 +19,6 @@ const MAX_BOUND_BYTES = 128
 type Comparable = string | number | bigint
 
 const BOUNDED: ReadonlySet<ColumnType> = new Set(['string', 'timestamptz', 'double', 'long', 'int'])
-
-/** The order of UTF-8, which is that of code points; JavaScript compares halves of those above U+FFFF. */
-export function compareText(left: string, right: string): number {
-  const length = Math.min(left.length, right.length)
-  for (let index = 0; index < length; index++) {
-    const [one, other] = [left.charCodeAt(index), right.charCodeAt(index)]
-    if (one !== other) return isHalf(one) === isHalf(other) ? one - other : isHalf(one) ? 1 : -1
-  }
-  return left.length - right.length
-}
-
-const isHalf = (unit: number) => unit >= 0xd800 && unit <= 0xdfff
 
 const isLess = (left: Comparable, right: Comparable) =>
   typeof left === 'string' && typeof right === 'string' ? compareText(left, right) < 0 : left < right
