@@ -52,16 +52,12 @@ export class ParquetFiles {
 
   /** How much the open file has. The bytes are moved to the thread. */
   async add(bytes: Uint8Array<ArrayBuffer>): Promise<{ rows: number; bytes: number }> {
-    const result = await this.#run({ kind: 'rows', bytes }, [bytes.buffer])
-    if (result.kind !== 'done') throw new Error('the thread that writes Parquet files answered something else')
-    return result
+    return await this.#progress({ kind: 'rows', bytes }, [bytes.buffer])
   }
 
   /** Rejects when rows are missing. */
   async endCopy(): Promise<{ rows: number; bytes: number }> {
-    const result = await this.#run({ kind: 'copied' })
-    if (result.kind !== 'done') throw new Error('the thread that writes Parquet files answered something else')
-    return result
+    return await this.#progress({ kind: 'copied' })
   }
 
   /** The file is complete and on disk afterwards. */
@@ -76,6 +72,12 @@ export class ParquetFiles {
     this.#failure ??= new Error('the thread that writes Parquet files was ended')
     this.#runner.end()
     this.#settle((waiting) => waiting.reject(this.#failure as Error))
+  }
+
+  async #progress(job: ParquetJob, transfer: ArrayBuffer[] = []): Promise<{ rows: number; bytes: number }> {
+    const result = await this.#run(job, transfer)
+    if (result.kind !== 'done') throw new Error('the thread that writes Parquet files answered something else')
+    return result
   }
 
   async #run(job: ParquetJob, transfer: ArrayBuffer[] = []): Promise<ParquetResult> {
