@@ -87,6 +87,7 @@ const MAX_PREPARING = 1_000
 
 /** The run goes back to the manager without costing an attempt. */
 function releaseToManager(run: Run, cause: string): void {
+  if (run.abort.signal.aborted) return
   run.isGivenBack = true
   run.abort.abort(new ServiceError('rate_limited', cause))
 }
@@ -393,9 +394,9 @@ export class Runs {
         const outcome = await withSpan('call guest', { parent }, () =>
           this.#deps.pool.run({ ...request, ...hooks }, abort.signal),
         )
-        // It began nothing: its wait was ended.
-        const isGivenBack = run.isGivenBack && !run.isRunning && outcome.state === 'stopped'
-        return isGivenBack ? { state: 'crowded', cause: 'it waits for memory that others have' } : outcome
+        // A run whose wait was ended began nothing.
+        if (run.isGivenBack && !run.isRunning) abort.signal.throwIfAborted()
+        return outcome
       } finally {
         module.release()
       }
