@@ -6,13 +6,14 @@ import { call } from '../../api/call.ts'
 import type { Answer } from '../../api/call.ts'
 import type { Subscription } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
-import { Button, CopyButton, Menu, TextField } from '../../design/controls.tsx'
-import { Card, Empty, Facts, Notice, State, Time, counted, formatCount } from '../../design/display.tsx'
+import { Button, Menu, TextField } from '../../design/controls.tsx'
+import { Card, Empty, Facts, State, Time, counted, formatCount } from '../../design/display.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { paths } from '../../paths.ts'
 import { useAction, useFormAction } from '../../shell/action.ts'
 import { Confirm } from '../../shell/confirm.tsx'
 import { DeadLetters, WaitingSince } from '../../shell/dead-letters.tsx'
+import { LastFailure, signingSecretRow } from '../../shell/deliveries.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { DataTable } from '../../shell/table.tsx'
 import { useParam } from '../../shell/url.ts'
@@ -242,23 +243,10 @@ function About({ subscription }: { subscription: Subscription }) {
           ['Waiting', counted(pending, 'message')],
           behind === undefined ? undefined : ['Behind', <WaitingSince key="behind" at={behind} />],
           missed === 0 ? undefined : ['Missed', `${counted(missed, 'message')} waited for longer than a week`],
-          key === undefined
-            ? undefined
-            : [
-                'Signing secret',
-                <span key="secret" className="row">
-                  <span className="muted">verifies the requests of the webhook</span>
-                  <CopyButton text={key} label="Copy signing secret" />
-                </span>,
-              ],
+          signingSecretRow(key),
         ]}
       />
-      {error === undefined ? null : (
-        <Notice tone="bad">
-          {error.reason} (<Time at={error.at} />
-          {error.count === 1 ? '' : `, ${formatCount(error.count)} times since the last delivery`})
-        </Notice>
-      )}
+      <LastFailure error={error} />
     </Card>
   )
 }

@@ -190,7 +190,10 @@ function OneCommand({
   onClose: () => void
 }) {
   const params = { domain_id: domain, client_id: client, command_id: id }
-  const result = useQuery({ ...query(ONE, { params }), refetchInterval: REFRESH_MS })
+  const result = useQuery({
+    ...query(ONE, { params }),
+    refetchInterval: ({ state: { data } }) => (data !== undefined && !isOpen(data) ? false : REFRESH_MS),
+  })
   const [cancel, isCancelling] = useAction('The command was not cancelled', async () => {
     await call('POST /{domain_id}/clients/{client_id}/commands/{command_id}/cancel', { params })
     return 'Cancelled'

@@ -3,9 +3,9 @@ import { useQuery } from '@tanstack/react-query'
 import { call } from '../../../api/call.ts'
 import type { Rule, RuleContact, RuleDeadLetter } from '../../../api/operations.ts'
 import { query } from '../../../api/queries.ts'
-import { CopyButton } from '../../../design/controls.tsx'
-import { Card, Facts, Notice, Time, counted, formatCount } from '../../../design/display.tsx'
+import { Card, Facts, Time, counted, formatCount } from '../../../design/display.tsx'
 import { DeadLetters } from '../../../shell/dead-letters.tsx'
+import { LastFailure, signingSecretRow } from '../../../shell/deliveries.tsx'
 import { useDomainDenied } from '../../../shell/permissions.ts'
 
 const REFRESH_MS = 5_000
@@ -56,23 +56,10 @@ function OneContact({ contact }: { contact: RuleContact }) {
             ? ['State', 'pending: it gets mails when the link that was mailed to it is opened']
             : undefined,
           ['Waiting', counted(pending, 'notification')],
-          key === undefined
-            ? undefined
-            : [
-                'Signing secret',
-                <span key="secret" className="row">
-                  <span className="muted">verifies the requests of the webhook</span>
-                  <CopyButton text={key} label="Copy signing secret" />
-                </span>,
-              ],
+          signingSecretRow(key),
         ]}
       />
-      {error === undefined ? null : (
-        <Notice tone="bad">
-          {error.reason} (<Time at={error.at} />
-          {error.count === 1 ? '' : `, ${formatCount(error.count)} times since the last delivery`})
-        </Notice>
-      )}
+      <LastFailure error={error} />
     </div>
   )
 }
