@@ -106,6 +106,7 @@ test('every route of the manager refuses what belongs to a domain, as if it did 
         },
         'POST /modules': { reference: 'example.com/a:1' },
         'POST /modules/tickets': { digest: `sha256:${'0'.repeat(64)}` },
+        'PUT /tasks/:task_id/state/:key': { value: 'text' },
         'PUT /modules/policy': { signatures: 'off', keys: [] },
       }
       const body = one === 'GET' || one === 'DELETE' || name === 'PUT /modules' ? undefined : (bodies[name] ?? {})

@@ -35,12 +35,12 @@ export class ProxySource {
   /** The bytes of a module from an offset; see `ModuleSource`. */
   async *read(wanted: ModuleRequest, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     const { bandwidth } = this.#options
-    if (bandwidth === undefined) return yield* this.#fetch(wanted, offset, undefined, signal)
+    if (bandwidth === undefined) return yield* this.#readPart(wanted, offset, undefined, signal)
     // In parts: a server ends a connection on which a client reads too slowly.
     for (let position = offset; position < wanted.sizeBytes;) {
       const begin = position
       const end = Math.min(begin + bandwidth.partBytes, wanted.sizeBytes)
-      for await (const chunk of this.#fetch(wanted, begin, end, signal)) {
+      for await (const chunk of this.#readPart(wanted, begin, end, signal)) {
         position += chunk.length
         yield chunk
         await bandwidth.pass(chunk.length, signal)
@@ -49,7 +49,7 @@ export class ProxySource {
     }
   }
 
-  async *#fetch(
+  async *#readPart(
     wanted: ModuleRequest,
     offset: number,
     end: number | undefined,
