@@ -141,7 +141,8 @@ it('an hour without the contact loses nothing, and each client is in order', asy
     await pause(HOUR_MS / 10)
   }
   await pause(Math.max(0, HOUR_MS - (performance.now() - began)))
-  expect(requests.length).toBeGreaterThan(CLIENTS)
+  // The contact is away for an hour at least: a busy machine may need longer for the attempts of an hour.
+  await until(() => requests.length > CLIENTS, 'attempts while the contact is away')
   behave = () => ({})
   await send(22, 24)
   await allAccepted(24)
