@@ -39,7 +39,7 @@ export class SilenceClock {
     return this.#nowMs
   }
 
-  /** `isHeld`: messages of this time are stored and cannot be read yet. */
+  /** `isHeld`: the time since the last call is not counted, for instance because its messages are stored and cannot be read yet. */
   tick(isHeld: boolean): void {
     const nowMs = monotonicMs()
     if (!isHeld) this.#nowMs += Math.min(nowMs - this.#tickedMs, MAX_TICK_MS)

@@ -146,9 +146,8 @@ export class RuleSteps {
   /** Domains with rules about silence that have something to do. Call it often: a longer time between two calls counts for no client. */
   async lookForSilence(db: Queryable): Promise<number[]> {
     const watching = this.#watching()
-    if (watching.length === 0) return []
-    // While an older transaction runs, messages after it are not read: their clients are not silent.
-    this.#clock.tick(await isLogHeld(db, LATE_MS / 1000))
+    // While an older transaction runs, messages after it are not read: their clients are not silent. Without clients no time is counted.
+    this.#clock.tick(watching.length === 0 || (await isLogHeld(db, LATE_MS / 1000)))
     return watching.flatMap(([key, { watches }]) =>
       watches.values().some(({ isDue, isStale }) => isDue || isStale) ? [key] : [],
     )
