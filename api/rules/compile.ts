@@ -96,7 +96,10 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
     throw refusedField('/actions', 'must not have windows: silence has no series')
   const needing = compiled.findIndex(({ type }) => NEEDS_CHANNEL.has(type))
   if (silence !== undefined && needing !== -1 && source.channels?.length !== 1)
-    throw refusedField(`/actions/${needing}`, 'requires one channel in `source`, which must be allowed to be read')
+    throw refusedField(
+      `/actions/${needing}`,
+      'requires exactly one channel in `source`: the rule needs the right to read it',
+    )
   const texts = [definition.condition, definition.clear_when, ...templates.map((one) => one?.source)]
   return {
     filter: {

@@ -33,7 +33,7 @@ import {
 } from './rule-contacts-repository.ts'
 import type { ContactRoom, RuleContact } from './rule-contacts-repository.ts'
 import { hostOf } from './contact.ts'
-import { requireContact } from './topic.ts'
+import { requireWebhook } from './topic.ts'
 
 /** Deliveries that may wait for one contact of a rule, as for one subscription. */
 const MAX_WAITING = 1_000
@@ -67,8 +67,7 @@ export class RuleContacts {
 
   /** Throws `malformed`, which names `path`, unless it is a webhook that a subscription may have. */
   requireWebhook(url: string, path: string): void {
-    if (isMailAddress(url)) throw refusedField(path, 'must be a URL')
-    requireContact(url, this.#deps.privateHosts, path)
+    requireWebhook(url, this.#deps.privateHosts, path)
   }
 
   /** The members of the domain among the owners of these verified addresses. */

@@ -20,16 +20,21 @@ export function parseTopic(text: string): Topic {
   return { domain: undefined, channel: match[1] as string, filter: parseSubtopicFilter(match[2] ?? '') }
 }
 
+const WEBHOOK = 'a public https URL without user and password; SKEIN_WEBHOOK_HOSTS permits other hosts'
+
 /** Throws `malformed` unless it is an email address or a permitted webhook URL. */
-export function requireContact(contact: string, privateHosts: readonly string[], path = '/contact'): void {
-  if (isMailAddress(contact)) return
-  const url = URL.canParse(contact) ? new URL(contact) : undefined
-  if (url === undefined || !mayPostTo(url, privateHosts))
-    throw refusedField(
-      path,
-      'must be an email address or a public https URL without user and password; SKEIN_WEBHOOK_HOSTS permits other hosts',
-    )
+export function requireContact(contact: string, privateHosts: readonly string[]): void {
+  if (!isMailAddress(contact) && !isWebhook(contact, privateHosts))
+    throw refusedField('/contact', `must be an email address or ${WEBHOOK}`)
 }
+
+/** Throws `malformed`, which names `path`, unless it is a permitted webhook URL. */
+export function requireWebhook(url: string, privateHosts: readonly string[], path: string): void {
+  if (!isWebhook(url, privateHosts)) throw refusedField(path, `must be ${WEBHOOK}`)
+}
+
+const isWebhook = (text: string, privateHosts: readonly string[]) =>
+  URL.canParse(text) && mayPostTo(new URL(text), privateHosts)
 
 export const isListed = (url: URL, privateHosts: readonly string[]) =>
   privateHosts.includes(url.hostname) || privateHosts.includes(url.host)
