@@ -9,6 +9,7 @@ import type { SuiteRecord } from '../suites/records.ts'
 import { PROJECTS as projects } from '../suites/projects.ts'
 import { GATE_ALONE, HARNESS, RUN_AGAIN, SUITE_NAMES, suiteOf } from '../suites/table.ts'
 import type { LongSuite } from '../suites/table.ts'
+import { MAX_FILES, commandOf, runsAgain } from '../suites/unsteady.ts'
 import { ROOT, importsOf, readSources } from './source-imports.ts'
 
 const isIn = (path: string, guarded: readonly string[]) =>
@@ -105,6 +106,37 @@ describe('the table of suites', () => {
       expect(files.filter((path) => !isIn(path, [...guarded, ...HARNESS, ...alone]))).toEqual([])
     },
   )
+})
+
+describe('failed tests, once more and alone', () => {
+  const inGate = (name: string, rest = ' > a > b: expected 1') => `failed in npm test: test/${name}.test.ts${rest}`
+
+  it('run by suite, each file once', () => {
+    const browser = 'failed in long suites: browser: test/console/a.test.ts > c: test/other.test.ts > d'
+    const failures = [inGate('mqtt/a'), inGate('mqtt/a', ': a hook failed'), browser, inGate('b')]
+    expect(runsAgain(failures)).toEqual([
+      {
+        suite: undefined,
+        files: ['test/mqtt/a.test.ts', 'test/b.test.ts'],
+        lines: [failures[0], failures[1], failures[3]],
+      },
+      { suite: 'browser', files: ['test/console/a.test.ts'], lines: [browser] },
+    ])
+    expect(runsAgain(failures).map(commandOf)).toEqual([
+      ['npm', 'test', '--', '--maxWorkers=1', 'test/mqtt/a.test.ts', 'test/b.test.ts'],
+      'npm run --silent suites -- browser -- --passWithNoTests --maxWorkers=1 test/console/a.test.ts'.split(' '),
+    ])
+  })
+
+  it.each([
+    ['there are many', Array.from({ length: MAX_FILES + 1 }, (_, index) => inGate(`a${index}`))],
+    ['an error is of no test', [inGate('a'), 'failed in npm test: outside of a test: boom']],
+    ['a suite did not come to an end', ['failed in long suites: browser: did not come to an end (status 1)']],
+    ['a preparation failed', ['failed in long suites: clients: test/openapi/install.sh failed']],
+    ['a name is no file', ['failed in npm test: test/../a;b.test.ts > a: b']],
+  ])('do not run when %s', (_name, failures) => {
+    expect(runsAgain(failures)).toEqual([])
+  })
 })
 
 describe('a record of a suite', () => {

@@ -47,6 +47,7 @@ export const HARNESS = [
   'test/suites/records.ts',
   'test/suites/run.ts',
   'test/suites/table.ts',
+  'test/suites/unsteady.ts',
   'tools/suite-reporter.ts',
   'tools/shifted-clock.ts',
   'vitest.config.ts',
