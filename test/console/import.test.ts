@@ -103,4 +103,30 @@ describe.skipIf(hasNoBrowser)('files in the console (needs Chromium)', () => {
       ].toSorted(),
     )
   })
+
+  test('every line with a fault can be seen, and all are in one file', async () => {
+    const domain = await running.made('/domains', { name: 'Faults' })
+    await using visitor = await running.asAdmin()
+    const { page } = visitor
+    const path = join(folder, 'many.csv')
+    // The lines that are right come first, so that none of the faulty ones is there by its place.
+    const right = Array.from({ length: 60 }, (_, index) => `right ${index},enabled`)
+    const wrong = Array.from({ length: 120 }, (_, index) => `wrong ${index},perhaps`)
+    await writeFile(path, `${['name,status', ...right, ...wrong].join('\n')}\n`)
+    await visitor.go(`/d/${domain}/import`)
+    await page.getByLabel('CSV file to import').setInputFiles(path)
+    await page.getByRole('alert').getByText('120 lines are marked below.').waitFor()
+    const rows = page.getByRole('region', { name: 'Lines of the file' }).getByRole('row')
+    expect(await rows.filter({ hasText: 'wrong' }).count()).toBe(50)
+    await page.getByRole('button', { name: 'Show more lines' }).click()
+    await rows.filter({ hasText: 'wrong 119,' }).waitFor()
+    expect(await rows.filter({ hasText: 'wrong' }).count()).toBe(120)
+    expect(await page.getByRole('button', { name: 'Show more lines' }).count()).toBe(0)
+    const faults = (await readFile(await download(page, 'Download the faults'), 'utf8')).split('\r\n')
+    expect([faults[0], faults.length]).toEqual(['line,content,fault', 122])
+    expect([faults[1], faults[120]]).toEqual([
+      expect.stringMatching(/^62,"wrong 0,perhaps",.*status/),
+      expect.stringMatching(/^181,"wrong 119,perhaps",.*status/),
+    ])
+  })
 })

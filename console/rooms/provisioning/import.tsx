@@ -24,7 +24,9 @@ const EXAMPLES: Readonly<Record<Kind, string>> = {
   channels: 'name,route,description,tags\nreadings,,Values of all meters,indoor\nalarms,alarms,,\n',
   connections: 'client_id,channel_id\n<id of a client>,<id of a channel>\n',
 }
+/** Rows of the table at first, and more of them with each click. */
 const PREVIEW_LINES = 50
+const MORE_LINES = 500
 const LINE = /^line (\d+)/
 /** The server begins some of its sentences with it, and the notice says it too. */
 const NOTHING_CREATED = /^nothing was created: /
@@ -92,6 +94,12 @@ function resultFile(kind: Kind, created: readonly Created[]): string {
   return csvOf(['id', 'name', ...(kind === 'clients' ? ['secret'] : [])], rows)
 }
 
+function faultsFile(lines: readonly string[], faults: ReadonlyMap<number, string>): string {
+  const numbers = [...faults.keys()].toSorted((a, b) => a - b)
+  const rows = numbers.map((number) => [String(number), lines[number - 1] ?? '', faults.get(number) ?? ''])
+  return csvOf(['line', 'content', 'fault'], rows)
+}
+
 /** The end of the last line begins no line. */
 function linesOf(text: string): string[] {
   const lines = text.split(/\r?\n/)
@@ -121,6 +129,7 @@ export function Import() {
   const [check, setCheck] = useState<Check>()
   const [isBusy, setBusy] = useState(false)
   const [made, setMade] = useState<Made>()
+  const [limit, setLimit] = useState(PREVIEW_LINES)
   const input = useRef<HTMLInputElement>(null)
   useEffect(() => {
     document.title = 'Import · Skein'
@@ -147,12 +156,13 @@ export function Import() {
     setFile(chosen)
     setMade(undefined)
     setCheck(undefined)
+    setLimit(PREVIEW_LINES)
     await test(kind, chosen)
   }
   const faults = faultsOf(check)
   const lines = linesOf(file?.text ?? '')
   const shown = [...new Set([...faults.lines.keys(), ...lines.keys().map((index) => index + 1)])]
-    .slice(0, PREVIEW_LINES)
+    .slice(0, limit)
     .toSorted((a, b) => a - b)
   return (
     <>
@@ -247,7 +257,12 @@ export function Import() {
           Nothing was created: {check.error.message.replace(NOTHING_CREATED, '')}.
           {faults.lines.size === 0
             ? ''
-            : ` ${counted(faults.lines.size, 'line')} ${faults.lines.size === 1 ? 'is' : 'are'} marked below.`}
+            : ` ${counted(faults.lines.size, 'line')} ${faults.lines.size === 1 ? 'is' : 'are'} marked below.`}{' '}
+          {faults.lines.size <= PREVIEW_LINES ? null : (
+            <Button icon="file" onClick={() => saveFile(`${kind}-faults.csv`, faultsFile(lines, faults.lines))}>
+              Download the faults
+            </Button>
+          )}
           {faults.others.length === 0 ? null : (
             <ul className="small">
               {faults.others.map((fault) => (
@@ -279,8 +294,8 @@ export function Import() {
       {file === undefined ? null : (
         <Card
           title={
-            lines.length > PREVIEW_LINES
-              ? `${PREVIEW_LINES} of ${formatCount(lines.length)} lines${faults.lines.size === 0 ? '' : ', those with faults first'}`
+            lines.length > limit
+              ? `${limit} of ${formatCount(lines.length)} lines${faults.lines.size === 0 ? '' : ', those with faults first'}`
               : 'The file'
           }
           flush
@@ -308,6 +323,11 @@ export function Import() {
               </tbody>
             </table>
           </div>
+          {lines.length <= limit ? null : (
+            <div className="table-foot">
+              <Button onClick={() => setLimit(limit + MORE_LINES)}>Show more lines</Button>
+            </div>
+          )}
         </Card>
       )}
     </>
