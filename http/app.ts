@@ -6,7 +6,7 @@ import type {
   RawRequestDefaultExpression,
   RawServerDefault,
 } from 'fastify'
-import type { SchemaTypes } from './schema-types.ts'
+import type { SchemaTypes } from './openapi/schema-types.ts'
 
 export type HttpApp = FastifyInstance<
   RawServerDefault,

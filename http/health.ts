@@ -7,7 +7,7 @@ import { pacedWork } from '#core/paced.ts'
 import type { Readiness, ReadinessReport } from '#core/readiness/index.ts'
 import type { Metrics } from './metrics.ts'
 import type { HttpApp } from './app.ts'
-import { KeptAnswer, sendKept } from './kept-answers.ts'
+import { KeptAnswer, sendKept } from './answers/kept-answers.ts'
 
 export type HealthOptions = {
   build: BuildInfo

@@ -3,9 +3,9 @@
  * object at each read, and several hooks need it for every request.
  */
 import type { FastifyContextConfig, FastifyRequest } from 'fastify'
-import { knownNamesOf } from './hints.ts'
-import type { KnownNames } from './hints.ts'
-import { returnsSecret } from './secrets.ts'
+import { knownNamesOf } from './requests/hints.ts'
+import type { KnownNames } from './requests/hints.ts'
+import { returnsSecret } from './answers/secrets.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {

@@ -465,7 +465,7 @@ export const RULES: Readonly<Record<string, readonly OlderForm[]>> = {
   'core/authorization.ts': [
     { older: 'Thing', newer: 'Client', client: MAINFLUX, test: 'device-keys.json: sends on the older path' },
   ],
-  'http/nulls.ts': [
+  'http/requests/nulls.ts': [
     { older: 'null', newer: 'absent', client: 'Go clients', test: 'null.json: a client without tags and metadata' },
   ],
   'api/identity/tokens/bearer.ts': [

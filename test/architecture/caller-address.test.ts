@@ -6,7 +6,7 @@ import { productSources } from './source-imports.ts'
 const ADDRESS = /\bremoteAddress\b|\b(?:request|req)\.ips?\b|['"]x-(?:forwarded-for|real-ip)['"]/i
 
 const ALLOWED: Readonly<Record<string, string>> = {
-  'http/caller-address.ts': 'the function itself',
+  'http/callers/caller-address.ts': 'the function itself',
   'manager/access/access.ts': 'a request with a header of a proxy is not from this machine, whatever the header says',
 }
 

@@ -263,7 +263,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   { package: 'pino-pretty', owner: /^core\/logging\//, rule: 'everybody else gets a Logger passed in' },
   {
     package: 'fast-json-stringify',
-    owner: /^http\/(late|serialize)\.ts$/,
+    owner: /^http\/answers\/serialize\.ts$/,
     rule: 'responses leave through http/',
   },
   ...['api', 'exporter-trace-otlp-proto', 'resources', 'sdk-trace'].map((name) => ({
@@ -341,7 +341,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: 'yaml',
-    owner: /^(api\/provisioning\/profiles\/notations|http\/yaml-thread|cli\/shared\/rules-file)\.ts$/,
+    owner: /^(api\/provisioning\/profiles\/notations|http\/openapi\/yaml-thread|cli\/shared\/rules-file)\.ts$/,
     rule: 'documents of profiles and files of rules are YAML, each read and written in one place, and the OpenAPI document is written as YAML',
   },
   {

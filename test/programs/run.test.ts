@@ -69,7 +69,7 @@ test('npm start runs the build of this checkout, with its worker', { timeout: PR
   const { folder, digest, paths } = JSON.parse(readFileSync(join(ROOT, CURRENT_BUILD), 'utf8')) as CurrentBuild
   expect(digestOf(ROOT, paths)).toBe(digest)
   // What decides a build without being part of it, the entry, and code that only a thread of its own has.
-  expect(paths).toEqual(expect.arrayContaining(['package-lock.json', 'programs/all.ts', 'http/yaml-thread.ts']))
+  expect(paths).toEqual(expect.arrayContaining(['package-lock.json', 'programs/all.ts', 'http/openapi/yaml-thread.ts']))
   using installation = await createInstallation()
   await using whole = await startWhole(installation)
   const commands = familyOf(whole.pid).map(commandOf)

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import type { RouteOptions } from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { pageArrays } from '#http/bounded-page.ts'
+import { pageArrays } from '#http/answers/bounded-page.ts'
 import { MAX_LISTED_RESULT_BYTES, MAX_PAGE_BYTES } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import { FULL_APP_ADMIN, startFullApp } from '../../tools/generate/full-app.ts'

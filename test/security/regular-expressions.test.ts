@@ -56,7 +56,7 @@ const COMPUTED: readonly { path: string; text: string; because: string }[] = [
     because: 'reads a file of a locked package when the console is built',
   },
   {
-    path: 'http/not-found.ts',
+    path: 'http/answers/not-found.ts',
     text: '`^${source}/?$`',
     because: 'segments of a route with a separator between them that they cannot hold; a path has 16 KiB at most',
   },

@@ -9,8 +9,8 @@ import Fastify from 'fastify'
 import swagger from '@fastify/swagger'
 import { entryPoint, packageFolder } from '#core/installation.ts'
 import { createJobQueue, jobThread } from '#core/jobs/index.ts'
-import { KeptAnswer, renderOnce, sendKept } from './kept-answers.ts'
-import { PAGE_HEADERS } from './security-headers.ts'
+import { KeptAnswer, renderOnce, sendKept } from '../answers/kept-answers.ts'
+import { PAGE_HEADERS } from '../answers/security-headers.ts'
 
 const PAGE_PATH = '/docs'
 const INDEX = 'static/index.html'
@@ -96,7 +96,7 @@ async function openPage(document: () => Promise<KeptAnswer>): Promise<Answers> {
 async function yamlOf(json: Buffer): Promise<string> {
   const thread = createJobQueue<{ json: string }, string>(
     { what: 'document', maxJobMs: MAX_YAML_MS, maxWaitingOfOwner: 1, maxWaiting: 1, isEndedAfterJob: true },
-    jobThread(entryPoint('http/yaml-thread.ts'), YAML_HEAP_MIB),
+    jobThread(entryPoint('http/openapi/yaml-thread.ts'), YAML_HEAP_MIB),
   )
   return await thread.run({ json: json.toString() }, PAGE_PATH)
 }

@@ -8,7 +8,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import type { Lifecycle } from '#core/program/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { TlsFiles } from './listeners.ts'
-import type { HttpConfig } from './settings.ts'
+import type { HttpConfig } from '../settings.ts'
 
 type TlsConfig = Pick<HttpConfig, 'tlsCert' | 'tlsKey' | 'tlsCa'>
 

@@ -7,7 +7,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { TObject, TSchema } from 'typebox'
 import { createTurns } from '#core/turns.ts'
-import { isLarge } from './bulk-turns.ts'
+import { isLarge } from '../requests/bulk-turns.ts'
 import { compileSerializer } from './serialize.ts'
 
 /** Shorter lists are sent like any other response. */

@@ -8,10 +8,10 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { ServiceError } from '#core/errors/index.ts'
 import { HOME } from '#core/installation.ts'
-import type { HttpApp } from './app.ts'
-import { KeptAnswer, renderOnce, sendKept } from './kept-answers.ts'
+import type { HttpApp } from '../app.ts'
+import { KeptAnswer, renderOnce, sendKept } from '../answers/kept-answers.ts'
 import { escapeHtml, renderMarkdown, titleOf } from './markdown.ts'
-import { PAGE_HEADERS } from './security-headers.ts'
+import { PAGE_HEADERS } from '../answers/security-headers.ts'
 
 const FOLDER = join(HOME, 'docs', 'guides')
 const INDEX = 'README.md'

@@ -1,6 +1,6 @@
 /** Parameters and responses that several operations have become components with a name, and what most need to prove is said once. Pure. */
 import { isDeepStrictEqual } from 'node:util'
-import type { Operation, Parameter, Paths, Response, Security } from './openapi-operations.ts'
+import type { Operation, Parameter, Paths, Response, Security } from './operations.ts'
 
 type Named<Part> = Record<string, Part>
 type Ref = { $ref: string }

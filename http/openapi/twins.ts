@@ -2,8 +2,8 @@
  * Paths that answer in the same way are described once: the operation names all of its paths in `x-paths`. Which paths may be twins is
  * said by rules; an operation whose shape differs from its twin's is described at its own path. Pure.
  */
-import { operationIdOf } from './openapi-operations.ts'
-import type { Operation, Parameter, Paths, Response } from './openapi-operations.ts'
+import { operationIdOf } from './operations.ts'
+import type { Operation, Parameter, Paths, Response } from './operations.ts'
 
 export type TwinRule = {
   /** The part of a path that is replaced. */

@@ -4,7 +4,7 @@
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ServiceError } from '#core/errors/index.ts'
-import { RESPONSE_HEADERS } from './security-headers.ts'
+import { RESPONSE_HEADERS } from '../answers/security-headers.ts'
 
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
 /** How long a browser may cache the response to a preflight. */

@@ -7,9 +7,9 @@ import { readFile, readdir } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { PROTOCOL_STATUS, ServiceError } from '#core/errors/index.ts'
-import type { RoutePlugin } from './app.ts'
-import { KeptAnswer, renderOnce, sendKept } from './kept-answers.ts'
-import { RESPONSE_HEADERS } from './security-headers.ts'
+import type { RoutePlugin } from '../app.ts'
+import { KeptAnswer, renderOnce, sendKept } from '../answers/kept-answers.ts'
+import { RESPONSE_HEADERS } from '../answers/security-headers.ts'
 
 export type SinglePage = {
   /** Starts with `/` and has one segment. */

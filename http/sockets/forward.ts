@@ -7,9 +7,9 @@ import type { IncomingMessage } from 'node:http'
 import { pipeline } from 'node:stream/promises'
 import type { FastifyReply, FastifyRequest, HTTPMethods } from 'fastify'
 import { ServiceError } from '#core/errors/index.ts'
-import type { RoutePlugin } from './app.ts'
-import { peerAddressOf, setPeerAddress } from './caller-address.ts'
-import { describeDocument } from './openapi.ts'
+import type { RoutePlugin } from '../app.ts'
+import { peerAddressOf, setPeerAddress } from '../callers/caller-address.ts'
+import { describeDocument } from '../openapi/openapi.ts'
 
 /** Routes that another process answers. */
 export type ForwardedRoutes = {

@@ -4,7 +4,7 @@ import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, Fa
 import { translateDatabaseError } from '#core/database/index.ts'
 import { PROTOCOL_STATUS, ServiceError, presentError } from '#core/errors/index.ts'
 import type { ErrorKind } from '#core/errors/index.ts'
-import { tooLarge } from './whole-body.ts'
+import { tooLarge } from '../requests/whole-body.ts'
 import { RESPONSE_HEADERS } from './security-headers.ts'
 
 /** The kinds of Fastify's own errors, by code. */

@@ -5,7 +5,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { PROTOCOL_STATUS, ServiceError, presentError } from '#core/errors/index.ts'
-import { RESPONSE_HEADERS } from './security-headers.ts'
+import { RESPONSE_HEADERS } from '../answers/security-headers.ts'
 import { endWhenRead, linger } from './linger.ts'
 
 /** Codes of Node's HTTP parser and server. */
