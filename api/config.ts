@@ -1,5 +1,5 @@
 /**
- * The settings and ports of the platform and the list of sealed columns, for programs that need them before they load the
+ * The settings and ports of the platform, the list of sealed columns, and what a restored database needs, for programs that need them before they load the
  * platform.
  */
 import { COAP_SETTINGS } from './adapters/coap/config.ts'
@@ -30,6 +30,7 @@ export type { ArchiveConfig } from './messages/archive/config.ts'
 export type { ProvisioningConfig } from './provisioning/config.ts'
 export { PROCESSES_SETTINGS } from './processes.ts'
 export { PUBLISHED_SETTINGS } from './published.ts'
+export { AFTER_RESTORE } from './restored.ts'
 export type { RulesConfig } from './rules/config.ts'
 export { SEALED_COLUMNS } from './sealed.ts'
 export { SERVICE_PORTS } from './service-ports.ts'

@@ -8,6 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { WORKING_TREE, startBuild, withBuilds } from './against/builds.ts'
 import type { Build, Cleanup, RunningBuild } from './against/builds.ts'
+import { IDLE_DEVICES, measureIdleDevices } from './against/idle-devices.ts'
 import { JOBS, prepareWorld } from './against/jobs.ts'
 import type { Job, JobName, World } from './against/jobs.ts'
 import { cpuMsByRole, memoryMiBByRole } from './platform.ts'
@@ -30,6 +31,7 @@ const ROUND_DEADLINE_MS = 5 * 60_000
 const OTHER_JOBS = {
   start: 'time until the first answer, on an empty and on an existing data folder',
   memory: `memory of all processes (PSS), without load and after ${MEMORY_JOBS.join(', ')}`,
+  devices: `memory and processor time of ${IDLE_DEVICES.toLocaleString('en')} connected devices that do nothing, with and without a state`,
 }
 
 const USAGE = `npm run bench -- against <commit>… [--jobs a,b] [--rounds ${ROUNDS}] [--seconds ${SECONDS}]
@@ -110,6 +112,7 @@ async function compare(options: Options, { builds, folder, cleanup }: Compared):
   // Builds that run at the same time share pages of files, which would count less for each.
   if (jobs.includes('start')) await inTurns('start', (subject) => subject.measureStarts())
   if (jobs.includes('memory')) await inTurns('memory', (subject) => subject.measureMemory(seconds * 1000))
+  if (jobs.includes('devices')) await inTurns('devices', (subject) => subject.measureDevices())
   const loading = (Object.keys(JOBS) as JobName[]).filter((name) => jobs.includes(name))
   if (loading.length > 0) for (const subject of subjects) await subject.start()
   for (const name of loading) {
@@ -194,6 +197,18 @@ class Subject {
       const world = await prepareWorld(platform)
       for (const name of MEMORY_JOBS) await JOBS[name].run(platform, world, durationMs)
       this.#addMemory(`memory after ${MEMORY_JOBS.join(', ')}`, platform.pid)
+    }
+    rmSync(dataDir, { recursive: true, force: true, maxRetries: 5 })
+  }
+
+  /** Alone. */
+  async measureDevices(): Promise<void> {
+    const { build, cleanup, folder, index } = this.#deps
+    const dataDir = join(folder, `devices-${index}-${this.#starts++}`)
+    {
+      await using platform = await startBuild(build, dataDir, cleanup)
+      for (const { row, unit, byRole } of await measureIdleDevices(platform))
+        this.#add({ row, unit, value: sumOf(byRole), byRole })
     }
     rmSync(dataDir, { recursive: true, force: true, maxRetries: 5 })
   }

@@ -1,6 +1,6 @@
 /**
  * CPU time that the host took meanwhile: the figures of a virtual machine are too low while its host gives the processors
- * to others.
+ * to others. And whether a process may open as many files as a bench needs.
  */
 import { readFileSync } from 'node:fs'
 
@@ -28,4 +28,30 @@ export function describeHost(before: ProcessorTime | undefined, after: Processor
   const percent = (value: number) => `${(value * 100).toFixed(1)} %`
   const warning = share('stolen') < NOTICEABLE_SHARE ? '' : ': the figures above are too low; measure again later'
   return `  processors: ${percent(share('idle'))} idle, ${percent(share('stolen'))} taken by the host for others${warning}\n`
+}
+
+/** Files of a process beside the connections that a bench opens. */
+const OTHER_FILES = 500
+
+/**
+ * Throws when a process may not have as many connections. Node.js raises the soft limit of its process to the hard one, which the processes of the
+ * platform inherit: only the hard one counts.
+ */
+export function requireOpenFiles(connections: number): void {
+  const hard = hardOpenFiles()
+  const needed = connections + OTHER_FILES
+  if (hard >= needed) return
+  throw new Error(
+    `a process may open ${hard} files, and ${connections} connections need ${needed}: as root, run "prlimit --nofile=${needed} npm run bench -- …"`,
+  )
+}
+
+/** Infinity on systems other than Linux. */
+function hardOpenFiles(): number {
+  try {
+    const [, hard] = /^Max open files +\S+ +(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? []
+    return hard === undefined ? Infinity : Number(hard)
+  } catch {
+    return Infinity
+  }
 }

@@ -11,7 +11,8 @@ await runProgram({
   ownPrefixes: ['SKEIN_', 'PROXY_'],
   otherSettings: async () => (await import('./every-setting.ts')).EVERY_SETTING,
   async run(life, config, logger) {
-    process.stdout.write(await restore(life, config.backup, logger))
+    const { AFTER_RESTORE } = await import('#api/config.ts')
+    process.stdout.write(await restore(life, config.backup, { logger, statements: AFTER_RESTORE }))
     void life.stop()
   },
 })

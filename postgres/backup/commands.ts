@@ -25,9 +25,12 @@ export function backUp(life: Lifecycle, config: BackupConfig, logger: Logger): P
   return untilDone(life, 'backup', () => writeBackup(life, config, logger))
 }
 
+/** `statements` are executed on the restored rows, in the same transaction. */
+export type RestoreOptions = { logger: Logger; statements: readonly string[] }
+
 /** Returns what to print. */
-export function restore(life: Lifecycle, config: BackupConfig, logger: Logger): Promise<string> {
-  return untilDone(life, 'restore', () => readBackup(life, config, logger))
+export function restore(life: Lifecycle, config: BackupConfig, options: RestoreOptions): Promise<string> {
+  return untilDone(life, 'restore', () => readBackup(life, config, options))
 }
 
 /** A stop waits until the partial file or transaction is removed, and makes the program fail. */
@@ -82,7 +85,11 @@ async function writeBackup(life: Lifecycle, config: BackupConfig, logger: Logger
   ].join('\n')
 }
 
-async function readBackup(life: Lifecycle, config: BackupConfig, logger: Logger): Promise<string> {
+async function readBackup(
+  life: Lifecycle,
+  config: BackupConfig,
+  { logger, statements }: RestoreOptions,
+): Promise<string> {
   const path = fileOf(config)
   const beganMs = monotonicMs()
   const migrations = await readMigrations(MIGRATIONS_FOLDER)
@@ -111,6 +118,7 @@ async function readBackup(life: Lifecycle, config: BackupConfig, logger: Logger)
     migrations,
     logger,
     signal: life.signal,
+    statements,
     // The key is stored before the commit: no program starts on a database without its key.
     onLoaded: async () => {
       if (isEmbedded && key !== undefined) await storeMasterKey(keptIn, key)

@@ -75,8 +75,16 @@ export async function restoreBackup(
     migrations,
     logger,
     signal,
+    statements,
     onLoaded,
-  }: { migrations: readonly Migration[]; logger: Logger; signal: AbortSignal; onLoaded: () => Promise<void> },
+  }: {
+    migrations: readonly Migration[]
+    logger: Logger
+    signal: AbortSignal
+    /** Of the newest schema, executed on the restored rows. */
+    statements: readonly string[]
+    onLoaded: () => Promise<void>
+  },
 ): Promise<number> {
   return await withMigrationLock(client, logger, async () => {
     await requireEmpty(client)
@@ -94,6 +102,7 @@ export async function restoreBackup(
         await client.query(statement)
       }
       await applyMigrations(client, migrations.slice(manifest.migrations.length))
+      for (const statement of statements) await client.query(statement)
       await onLoaded()
       await client.query('COMMIT')
       // Until autovacuum runs, the planner would have no statistics of the rows.

@@ -72,6 +72,10 @@ describe('a user and a device', () => {
     expect(cbor.headers['content-type']).toBe('application/senml+cbor')
     // The first one that it can have.
     expect(stateOf(await asSenml('application/json, application/senml+cbor')).version).toBe(version)
+    // What weighs more, and nothing that weighs nothing.
+    expect(stateOf(await asSenml('application/senml+cbor;q=0')).version).toBe(version)
+    const weighed = await asSenml('application/json;q=0.1, application/senml+json;q=0.9, application/senml+cbor;q=0.5')
+    expect(weighed.headers['content-type']).toBe('application/senml+json')
     await desire(device, { led: { on: true } })
     const nested = await asSenml('application/senml+json')
     expect(nested.status, nested.text).toBe(422)

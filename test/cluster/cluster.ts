@@ -146,7 +146,7 @@ export class Cluster implements AsyncDisposable {
 
   /** Seconds without service and what was wrong, as a table in Markdown. */
   get table(): string {
-    const { messages, runs, effects, notified, consumed, revoked } = this.traffic.sums
+    const { messages, runs, effects, notified, consumed, changes, commands, revoked } = this.traffic.sums
     const rows = [...this.#rows.values()].map(({ fault, outages, losses, fsyncs }) => {
       const times = (['messages', 'mqtt', 'tasks', 'changes'] as const).map((path) =>
         medianAndWorst(outages.map((outage) => outage[path])),
@@ -160,7 +160,7 @@ export class Cluster implements AsyncDisposable {
       '|---|---|---|---|---|---|---|---|---|',
       ...rows,
       '',
-      `median / worst; acknowledged: ${messages} messages, ${runs} runs, ${revoked} clients disabled; ${effects} messages had their effect once; webhooks received ${notified}; ${consumed} were acknowledged by a named consumer; load ${load()}`,
+      `median / worst; acknowledged: ${messages} messages, ${runs} runs, ${revoked} clients disabled; ${effects} messages had their effect once; webhooks received ${notified}; ${consumed} were acknowledged by a named consumer; ${changes} changes of what devices should be; ${commands} commands answered; load ${load()}`,
       '',
     ].join('\n')
   }

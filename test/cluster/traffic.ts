@@ -1,12 +1,13 @@
 /**
  * What continues while something is killed: devices that write on every protocol, invocations of a task whose results are published
  * to a channel, messages with effects, messages that a named consumer
- * takes, and clients that are disabled. All of it can be paused, to compare what was acknowledged with what is there.
+ * takes, devices that become what users want and carry out commands, and clients that are disabled. All of it can be paused, to compare what was acknowledged with what is there.
  */
 import { randomInt } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect } from 'vitest'
+import { DeviceFleet } from '../faults/device-fleet.ts'
 import { compareStored, repeatedIn, setUpDomain, setUpWriters, stored } from '../faults/losses.ts'
 import type { Domain, Running } from '../faults/losses.ts'
 import type { Target } from '../faults/loss-writers.ts'
@@ -124,6 +125,7 @@ export class Traffic {
   readonly #taskId: string
   readonly #effects: Effects
   readonly #consumer: ConsumerClient
+  readonly #fleet: DeviceFleet
   readonly #source: Target
   readonly #notifying: Target
   /** Acknowledged messages that a webhook receives. */
@@ -149,6 +151,7 @@ export class Traffic {
       taskId: string
       effects: Effects
       consumer: ConsumerClient
+      fleet: DeviceFleet
       source: Target
       notifying: Target
     },
@@ -161,6 +164,7 @@ export class Traffic {
     this.#taskId = options.taskId
     this.#effects = options.effects
     this.#consumer = options.consumer
+    this.#fleet = options.fleet
     this.#source = options.source
     this.#notifying = options.notifying
   }
@@ -196,7 +200,8 @@ export class Traffic {
       { source, published, notifying, receiver },
     )
     const consumer = await ConsumerClient.begin(programs.api, domain, source)
-    const parts = { domain, running, results, single, taskId, effects, consumer, source, notifying }
+    const fleet = await DeviceFleet.begin(programs.api, domain)
+    const parts = { domain, running, results, single, taskId, effects, consumer, fleet, source, notifying }
     const traffic = new Traffic(programs, parts)
     traffic.#begin()
     return traffic
@@ -248,10 +253,12 @@ export class Traffic {
   }
 
   /** How much was acknowledged so far. */
-  get sums(): { messages: number; runs: number; effects: number; notified: number; consumed: number; revoked: number } {
+  get sums() {
     const messages = this.#running.reduce((sum, { acknowledged }) => sum + acknowledged.length, 0)
     const [effects, notified, consumed] = [this.#effects.count, this.#notified, this.#consumer.count]
-    return { messages, runs: this.#invoked.size, effects, notified, consumed, revoked: this.#revoked.length }
+    const { changes, commands } = this.#fleet.counts
+    const [runs, revoked] = [this.#invoked.size, this.#revoked.length]
+    return { messages, runs, effects, notified, consumed, changes, commands, revoked }
   }
 
   /**
@@ -291,6 +298,7 @@ export class Traffic {
       faults.push(...consumed.faults)
       if (consumed.missing.length > 0)
         faults.push(`messages that the consumer was not given: ${consumed.missing.join(', ')}`)
+      faults.push(...(await this.#fleet.compare()))
       for (const { call } of nodes)
         for (const { target } of this.#revoked)
           if ((await publishAs(call, target)) === 202) this.#accepted.add(target.clientId)
@@ -320,7 +328,7 @@ export class Traffic {
     this.#resume()
     // A publish over MQTT ends when it is acknowledged, which a cluster that did not recover never does.
     const late = new Promise((resolve) => setTimeout(resolve, SETTLE_DEADLINE_MS).unref())
-    await Promise.race([Promise.all([...this.#loops, this.#consumer.end()]), late])
+    await Promise.race([Promise.all([...this.#loops, this.#consumer.end(), this.#fleet.end()]), late])
   }
 
   #begin(): void {

@@ -38,11 +38,18 @@ export function deviceStateRoutes(
   }
 }
 
-/** The first type of SenML that the device accepts; undefined: it accepts JSON, or names nothing. */
+/** The type of SenML that has the highest weight, the first of equal ones; undefined: it is JSON, or none is named. */
 function senmlTypeOf(accept: string | undefined): string | undefined {
-  const types = (accept ?? '').split(',').map((part) => part.split(';', 1)[0]?.trim().toLowerCase())
-  const first = types.find((type) => type !== undefined && [SENML_JSON, SENML_CBOR, JSON_TYPE].includes(type))
-  return first === JSON_TYPE ? undefined : first
+  let best: { type: string | undefined; weight: number } = { type: undefined, weight: 0 }
+  for (const part of (accept ?? '').split(',')) {
+    const [type = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase())
+    if (![SENML_JSON, SENML_CBOR, JSON_TYPE].includes(type)) continue
+    const given = Number(parameters.find((parameter) => parameter.startsWith('q='))?.slice(2) ?? 1)
+    // An invalid weight is not treated as 0.
+    const weight = Number.isNaN(given) ? 1 : given
+    if (weight > best.weight) best = { type, weight }
+  }
+  return best.type === JSON_TYPE ? undefined : best.type
 }
 
 function addRoutes(

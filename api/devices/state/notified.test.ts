@@ -9,8 +9,8 @@ type Sent = { state: NotifiedState; onAcknowledged: () => void; onDropped: (reas
 
 const CLIENT = 5
 
-/** The rows of a client, and how many of them each statement has read in full. */
-function rowsOf(clientKey: number) {
+/** The rows of a client, and how many of them each statement has read in full. `isSmall`: their deltas are read with the changes. */
+function rowsOf(clientKey: number, isSmall = false) {
   const rows = new Map<string, NotifiedState>()
   const read: number[] = []
   const db = {
@@ -18,7 +18,10 @@ function rowsOf(clientKey: number) {
       await Promise.resolve()
       if (name === 'find_device_state_changes')
         return {
-          rows: [...rows.values()].map(({ delta, ...row }) => ({ ...row, isInSync: Object.keys(delta).length === 0 })),
+          rows: [...rows.values()].map(({ delta, ...row }) => {
+            const isInSync = Object.keys(delta).length === 0
+            return { ...row, isInSync, delta: isSmall || isInSync ? delta : null }
+          }),
         }
       const found = (values[1] as string[]).flatMap((wanted) => rows.get(wanted) ?? [])
       read.push(found.length)
@@ -70,6 +73,24 @@ test('only what is sent is read in full', async () => {
     ['d7', { v: 'new' }],
   ])
   expect(read.reduce((sum, rows) => sum + rows)).toBe(101)
+})
+
+test('what is small is read once, with the look for changes', async () => {
+  const { db, desire, read } = rowsOf(CLIENT, true)
+  for (let document = 0; document < 100; document++) desire(`d${document}`, { v: document })
+  const { sent, tell, values } = subscribed(db)
+  await vi.advanceTimersByTimeAsync(1)
+  expect(values()).toEqual(Array.from({ length: 100 }, (_, document) => document))
+  desire('d7', { v: 'next' })
+  await tell()
+  desire('d7', { v: 'newest' })
+  await tell()
+  // One at a time, and the newest.
+  expect(sent).toHaveLength(100)
+  sent[7]?.onAcknowledged()
+  await vi.advanceTimersByTimeAsync(1)
+  expect(values().slice(100)).toEqual(['newest'])
+  expect(read).toEqual([])
 })
 
 test('what nobody wants is not read in full', async () => {

@@ -95,7 +95,8 @@ class OpenSubscription {
     const callbacks = { onAcknowledged, onDropped }
     const wanted = this.#wanted
     if ('changed' in wanted) return wanted.changed(callbacks)
-    if (change.isInSync) return wanted.send({ ...change, delta: {} }, callbacks)
+    const { delta } = change
+    if (delta !== null) return wanted.send({ ...change, delta }, callbacks)
     this.#reading.delta(change).then(
       (state) => {
         if (!this.isOpen) return

@@ -24,8 +24,11 @@ export type StateRecord = {
 /** What a device is sent about one document. */
 export type NotifiedState = Pick<StateRecord, 'clientKey' | 'name' | 'delta' | 'version' | 'notifiedVersion'>
 
-/** Whether a device must be sent a document, without what it is sent: all documents of many clients have this read at once. */
-export type StateChange = Omit<NotifiedState, 'delta'> & { isInSync: boolean }
+/**
+ * Whether a device must be sent a document. All documents of many clients have this read at once, so only a small delta is in it; null: it is larger,
+ * and read when it is sent.
+ */
+export type StateChange = Omit<NotifiedState, 'delta'> & { isInSync: boolean; delta: JsonObject | null }
 
 export type DocumentKey = Pick<StateRecord, 'clientKey' | 'name'>
 
@@ -40,11 +43,14 @@ const LOCK = prepared<StateRecord>(
   'lock_device_state',
   `SELECT ${COLUMNS} FROM device_states WHERE client_key = $1 AND name = $2 FOR UPDATE`,
 )
-// A large delta is stored apart, and its size is known without reading it.
+/** As it is stored. Of 200 clients with all of their documents, these are 3 MiB. */
+const SMALL_DELTA_BYTES = 512
+// A large delta is stored apart, and its size is known without reading it. One that is compressed may be a hundred times as large.
 const FIND_CHANGES = prepared<StateChange>(
   'find_device_state_changes',
   `SELECT client_key AS "clientKey", name, version, notified_version AS "notifiedVersion",
-          CASE WHEN pg_column_size(delta) > 100 THEN false ELSE delta = '{}'::jsonb END AS "isInSync"
+          CASE WHEN pg_column_size(delta) > 100 THEN false ELSE delta = '{}'::jsonb END AS "isInSync",
+          CASE WHEN pg_column_size(delta) <= ${SMALL_DELTA_BYTES} AND pg_column_compression(delta) IS NULL THEN delta END AS delta
      FROM device_states WHERE client_key = ANY ($1::bigint[])`,
 )
 const FIND_NOTIFIED = prepared<NotifiedState>(
