@@ -47,6 +47,16 @@ export async function removeOtherContacts(
   )
 }
 
+/** Removes the deliveries of a rule that wait, except those that were given up. Returns their number. */
+export async function removeWaiting(tx: Transaction, ruleKey: number): Promise<number> {
+  // Who ends a delivery locks its contact first.
+  const { rows } = await sql<{ key: number }>`SELECT key FROM notification_subscriptions WHERE rule_key = ${ruleKey}
+    ORDER BY key FOR NO KEY UPDATE`.execute(tx)
+  const { numAffectedRows = 0n } = await sql`DELETE FROM notification_deliveries
+    WHERE subscription_key = ANY (${rows.map(({ key }) => key)}::bigint[]) AND next_attempt_at IS NOT NULL`.execute(tx)
+  return Number(numAffectedRows)
+}
+
 /** Stores a contact of a rule. With another user than before, that user's confirmation counts. */
 export async function putRuleContact(
   tx: Transaction,

@@ -30,6 +30,7 @@ import {
   putRuleContact,
   readContactRooms,
   removeOtherContacts,
+  removeWaiting,
 } from './rule-contacts-repository.ts'
 import type { ContactRoom, RuleContact } from './rule-contacts-repository.ts'
 import { hostOf } from './contact.ts'
@@ -100,6 +101,11 @@ export class RuleContacts {
         isConfirmed: contact.includes('://') || (await isConfirmedAddress(tx, rule.userKey, contact)),
         memberKey: members.get(contact),
       })
+  }
+
+  /** Removes what waits to be sent, except what is being sent and dead letters. Returns how much it was. */
+  async takeBack(tx: Transaction, ruleKey: number): Promise<number> {
+    return await removeWaiting(tx, ruleKey)
   }
 
   /** Sends links to the addresses of the rule that must be confirmed, within the limits of links. */
