@@ -7,6 +7,7 @@ import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
@@ -379,6 +380,41 @@ describe('rights', () => {
     await send(10)
     await remove(rule)
   })
+})
+
+it('a rule with a hundred contacts stores them with one statement, and knows which are confirmed', async () => {
+  const [own, colleague] = [`own-${newId()}@example.com`, `Colleague-${newId()}@example.com`]
+  await verify(plant.owner.id, own)
+  const stranger = await plant.api.newUser()
+  await verify(stranger.id, colleague.toLowerCase())
+  const addresses = [own, colleague, ...Array.from({ length: 97 }, (_, at) => `a${at}-${newId()}@example.com`)]
+  const url = newUrl()
+  const actions = [
+    { type: 'webhook', url },
+    ...Array.from({ length: 9 }, (_, at) => ({ type: 'mail', to: addresses.slice(at * 10, at * 10 + 10) })),
+  ]
+  const prototype = pg.Client.prototype as { query: (...args: unknown[]) => unknown }
+  const original = prototype.query
+  const written: string[] = []
+  prototype.query = function (this: pg.Client, ...args: unknown[]) {
+    const { text = '' } = args[0] as { text?: string }
+    if (/INSERT INTO notification_subscriptions|UPDATE notification_deliveries w SET user_key/.test(text))
+      written.push(text)
+    return original.apply(this, args)
+  }
+  let rule: RuleBody
+  try {
+    rule = await ruleWith(actions, { status: 'disabled' })
+  } finally {
+    prototype.query = original
+  }
+  expect(written.map((text) => text.slice(0, 6))).toEqual(['INSERT', 'UPDATE'])
+  const contacts = await contactsOf(rule.id)
+  expect(contacts.map(({ contact }) => contact).toSorted()).toEqual([url, ...addresses.slice(0, 90)].toSorted())
+  expect(contacts.flatMap(({ contact, status }) => (status === 'active' ? [contact] : [])).toSorted()).toEqual(
+    [url, own].toSorted(),
+  )
+  await remove(rule)
 })
 
 it('a rule that is disabled or deleted takes back what waits, and keeps its dead letters', async () => {
