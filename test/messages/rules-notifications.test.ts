@@ -428,6 +428,12 @@ it('a rule that is disabled or deleted takes back what waits, and keeps its dead
   await send(31)
   await until(async () => (await contactOf(disabled.rule.id)).dead_letters === 1, 'a dead letter')
   await until(() => postsTo(other.url).length === 1 && postsTo(deleted.url).length === 1, 'the others were told')
+  const overview = async (call = plant.owner.call) => {
+    const answer = await call('GET', `/${plant.domainId}/overview`)
+    return expectStatus(200, answer).json<{ dead_letters: object }>().dead_letters
+  }
+  const { id, name } = disabled.rule
+  expect(await overview()).toEqual({ total: 1, sources: [{ kind: 'rule', id, name, count: 1 }] })
   const setChannel = async (change: 'enable' | 'disable') =>
     expectStatus(200, await plant.owner.call('POST', `/${plant.domainId}/channels/${device.channelId}/${change}`))
   await setChannel('disable')
