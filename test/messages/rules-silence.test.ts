@@ -138,6 +138,24 @@ test('many silent clients are one alarm, which ends when enough are heard', { ti
   expect(await alarmsOf(plant, rule.id)).toHaveLength(1)
 })
 
+test('who was disabled or deleted a moment ago is no part of an outage', { timeout: 60_000 }, async () => {
+  const { channel, devices } = await connected(8)
+  const rule = await newRule(plant, { source: silence(channel) })
+  // The rule knows its clients, and looks at them again after a minute.
+  await sendValue(plant, devices[0] as Device, channel, 1)
+  await untilSeen(plant, rule.id, 1)
+  for (const { id } of devices.slice(0, 3))
+    expectStatus(200, await plant.owner.call('POST', url(`clients/${id}/disable`)))
+  for (const { id } of devices.slice(3, 5)) expectStatus(200, await plant.owner.call('DELETE', url(`clients/${id}`)))
+  const alarms = await untilAlarms(rule.id, 3)
+  expect(alarms.map(({ client_id: id = '' }) => id).toSorted()).toEqual(
+    devices
+      .slice(5)
+      .map(({ id }) => id)
+      .toSorted(),
+  )
+})
+
 test('it publishes when it begins and when it ends, and starts nothing without one channel', async () => {
   const { channel, devices } = await connected(1)
   const target = await plant.newChannel()

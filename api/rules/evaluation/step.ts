@@ -698,10 +698,13 @@ async function judgeSilence(
   },
 ): Promise<boolean> {
   let [rules, silent] = [0, 0]
+  let isAnyStale = false
   for (const [rule, watch] of watches) {
     if (!watch.isDue || paused.has(rule.key)) continue
     if (rules >= MAX_ASKED || silent >= MAX_DUE) return true
     const { found, ended } = await watch.judge(tx, MAX_DUE - silent)
+    // An outage is suspected: who is still watched is read by the next step.
+    isAnyStale ||= watch.isStale
     // A rule that waits for the end of its minute asks nothing.
     if (found.length > 0) rules++
     silent += found.length
@@ -723,7 +726,7 @@ async function judgeSilence(
       fall(evaluation, rule, one, { atMs, sinceMs: watch.timeOf(one.sinceMs) })
     }
   }
-  return silent >= MAX_DUE
+  return isAnyStale || silent >= MAX_DUE
 }
 
 async function giveStates(
