@@ -234,6 +234,27 @@ test('a rule that is paused and enabled again begins again', { timeout: 60_000 }
   expect(Date.parse(alarm?.first_at ?? '') - enabledMs).toBeGreaterThan(AFTER_MS)
 })
 
+test('a trial counts only who is watched', { timeout: 60_000 }, async () => {
+  const { channel, devices } = await connected(2)
+  const [talking, gone] = devices as [Device, Device]
+  const from = new Date().toISOString()
+  for (const device of [talking, gone]) await sendValue(plant, device, channel, 1)
+  expectStatus(200, await plant.owner.call('POST', url(`clients/${gone.id}/disable`)))
+  await keepSending(talking, channel, AFTER_MS + LATE_MS)
+  type Tried = { seen: number; raised: number; series: object[]; is_complete: boolean }
+  const { seen, ...result } = expectStatus(
+    200,
+    await plant.owner.call('POST', url('rules/try'), { source: silence(channel), from }),
+  ).json<Tried>()
+  expect(result).toMatchObject({ raised: 0, series: [], is_complete: true })
+  const { rows } = await sql<{
+    total: number
+  }>`SELECT count(*) AS total FROM records r JOIN channels h ON h.key = r.channel_key
+    WHERE h.id = ${channel}::uuid`.execute(plant.api.database.db)
+  expect(seen).toBeGreaterThan(5)
+  expect(seen).toBeLessThan(rows[0]?.total ?? 0)
+})
+
 test('a trial says which clients would have been silent, and when', { timeout: 60_000 }, async () => {
   const { channel, devices } = await connected(2)
   const [talking, stopping] = devices as [Device, Device]
