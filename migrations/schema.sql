@@ -363,8 +363,8 @@ COMMENT ON COLUMN alarms.assignee_id IS 'Id of the user who takes care of it; NU
 COMMENT ON COLUMN alarms.cleared_at IS 'When it was cleared; NULL: it is open.';
 COMMENT ON COLUMN alarms.cleared_by IS 'Id of the user who cleared it; NULL: the rule did, or it is open.';
 COMMENT ON COLUMN alarms.updated_at IS 'When it was last changed.';
-CREATE INDEX alarms_cleared ON alarms USING btree (cleared_at) WHERE (cleared_at IS NOT NULL);
 CREATE INDEX alarms_client ON alarms USING btree (client_id, first_at);
+CREATE INDEX alarms_kept ON alarms USING btree (domain_key, cleared_at) WHERE (cleared_at IS NOT NULL);
 CREATE INDEX alarms_open ON alarms USING btree (domain_key, first_at, key) WHERE (cleared_at IS NULL);
 CREATE UNIQUE INDEX alarms_open_key ON alarms USING btree (rule_id, series_digest) WHERE (cleared_at IS NULL);
 CREATE INDEX alarms_page ON alarms USING btree (domain_key, first_at, key);
@@ -1088,7 +1088,9 @@ CREATE TABLE domains (
   deleted_at timestamp with time zone,
   purge_started_at timestamp with time zone,
   quotas jsonb NOT NULL DEFAULT '{}'::jsonb,
+  alarm_retention_days integer,
   CONSTRAINT domains_pkey PRIMARY KEY (key),
+  CONSTRAINT domains_alarm_retention_check CHECK ((alarm_retention_days > 0)),
   CONSTRAINT domains_id_key UNIQUE (id),
   CONSTRAINT domains_retention_check CHECK ((retention_days > 0)),
   CONSTRAINT domains_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text, 'freezed'::text, 'deleted'::text])))
@@ -1110,6 +1112,7 @@ COMMENT ON COLUMN domains.updated_at IS 'When it was last changed; NULL: never.'
 COMMENT ON COLUMN domains.deleted_at IS 'When the domain was deleted; NULL: it was not.';
 COMMENT ON COLUMN domains.purge_started_at IS 'When the removal of the domain''s data began, after the grace period; from then on the domain cannot be restored.';
 COMMENT ON COLUMN domains.quotas IS 'Quotas that a platform administrator set, as a number for each name; absent: the default.';
+COMMENT ON COLUMN domains.alarm_retention_days IS 'Days that cleared alarms are kept; NULL: as the platform says.';
 CREATE INDEX domains_created_by ON domains USING btree (created_by);
 CREATE INDEX domains_deleted ON domains USING btree (deleted_at) WHERE (status = 'deleted'::text);
 CREATE INDEX domains_name_trgm ON domains USING gin (name gin_trgm_ops);

@@ -7,6 +7,7 @@ export {
   notificationGauges,
   NOTIFICATION_TABLE,
   readNotificationBytes,
+  rulesWithLetters,
   subscriptionsWithLetters,
 } from './notifications/index.ts'
 export type { NotificationTimes } from './notifications/index.ts'

@@ -7,7 +7,7 @@ export const RULES_SETTINGS = {
     'SKEIN_ALARM_RETENTION_DAYS',
     365,
     { min: 1, max: 36_500 },
-    'Days that cleared alarms are kept',
+    'Days that cleared alarms are kept, unless their domain says otherwise',
   ),
 } as const
 

@@ -47,6 +47,8 @@ export type Contacts = {
     contacts: readonly string[],
     members: ReadonlyMap<string, number>,
   ): Promise<void>
+  /** Removes what waits to be sent; dead letters stay. Returns how much it was. */
+  takeBack(tx: Transaction, ruleKey: number): Promise<number>
   /** Sends links to addresses that must be confirmed. */
   ask(caller: UserPrincipal, ruleKey: number): Promise<void>
   record(

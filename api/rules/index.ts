@@ -26,7 +26,7 @@ export type StartedRules = { readonly routes: RoutePlugin; stop(): Promise<void>
 
 const PUBLICATION_INTERVAL_MS = 100
 const RETENTION_INTERVAL_MS = 3_600_000
-const MAX_REMOVED = 5_000
+const MAX_REMOVED = 1_000
 
 export function startRules({
   config,

@@ -57,6 +57,7 @@ export type RulesService = {
   update(caller: UserPrincipal, domainId: string, id: string, input: RuleUpdate): Promise<RuleRecord>
   /** A disabled rule goes on with messages from now on, or at the position; a paused one at its place. */
   enable(caller: UserPrincipal, domainId: string, id: string, from: string | undefined): Promise<RuleRecord>
+  /** Mails and webhook requests that wait are not sent any more. */
   disable(caller: UserPrincipal, domainId: string, id: string): Promise<RuleRecord>
   remove(caller: UserPrincipal, domainId: string, id: string): Promise<void>
   /** To whom it sends mails and webhook requests. Needs `rule_update`: it has the secrets of their signatures. */
@@ -81,11 +82,16 @@ export type RulesDeps = {
 
 const notFound = () => new ServiceError('not_found', 'rule not found')
 
-const entryOf = (operation: string, { domainKey, id, name }: Pick<StoredRule, 'domainKey' | 'id' | 'name'>) => ({
+/** `takenBack`: mails and webhook requests that are not sent. */
+const entryOf = (
+  operation: string,
+  { domainKey, id, name }: Pick<StoredRule, 'domainKey' | 'id' | 'name'>,
+  takenBack = 0,
+) => ({
   operation: `rule.${operation}`,
   domainKey,
   entityKeys: [],
-  attributes: { id, name },
+  attributes: { id, name, ...(takenBack === 0 ? {} : { taken_back: takenBack }) },
 })
 
 export class Rules implements RulesService {
@@ -178,7 +184,7 @@ export class Rules implements RulesService {
     await this.#change(caller, domain, id, async (tx, rule, record) => {
       const { place } = (await findRule(tx, rule.domainKey, id)) ?? rule
       await disableRule(tx, rule.key, place, caller.id)
-      record(entryOf('disable', rule))
+      record(entryOf('disable', rule, await this.#deps.contacts.takeBack(tx, rule.key)))
     })
     return await this.#shown(domain, id)
   }
@@ -187,8 +193,9 @@ export class Rules implements RulesService {
     const domain = await this.#enter(caller, domainId, 'rule_delete')
     await this.#change(caller, domain, id, async (tx, rule, record) => {
       await clearAlarmsOf(tx, rule.id, caller.id)
+      const takenBack = await this.#deps.contacts.takeBack(tx, rule.key)
       await deleteRule(tx, rule.key)
-      record(entryOf('remove', rule))
+      record(entryOf('remove', rule, takenBack))
     })
   }
 

@@ -54,7 +54,9 @@ export class TriedSilence {
   meet(sample: Sample): void {
     const { publisherId } = sample.series
     this.pass(sample.atMs)
-    const was = publisherId === '' ? 'nothing' : this.#timers.heard(publisherId, this.#nowMs)
+    // A client of then that is not watched any more, a user or a task.
+    if (!this.#timers.isWatched(publisherId)) return
+    const was = this.#timers.heard(publisherId, this.#nowMs)
     if (was === 'outage') this.#timers.endOutage(this.#nowMs)
     this.#moments.push({ sample, ended: was === 'nothing' ? [] : [was === 'client' ? publisherId : OUTAGE] })
   }

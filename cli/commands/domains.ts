@@ -100,7 +100,7 @@ export const domains: Group = {
       words: 'update',
       args: '<domain_id> <JSON>',
       tail: 'user',
-      summary: 'change name, alias, tags, metadata or retention_days',
+      summary: 'change name, alias, tags, metadata, retention_days or alarm_retention_days',
       example: `<domain_id> '{"name": "Plant 2"}'`,
       call: {
         method: 'PATCH',

@@ -166,6 +166,16 @@ describe.skipIf(hasNoBrowser)('administration in the console (needs Chromium)', 
       await until(async () => (await days()) === stored, label)
     }
     await page.getByText('Messages that are stored keep the period').waitFor()
+    const alarmDays = async () =>
+      (await running.api<{ alarm_retention_days?: number }>('GET', `/domains/${domain}`)).alarm_retention_days
+    for (const [label, stored] of [
+      ['Deleted after 90 days', 90],
+      ['Deleted when the platform says it, by default after 365 days', undefined],
+    ] as const) {
+      await page.getByLabel('Cleared alarms are').selectOption({ label })
+      await page.getByRole('button', { name: 'Save' }).click()
+      await until(async () => (await alarmDays()) === stored, label)
+    }
   })
 
   test('a channel says how many records are older than a period, and deletes them when it is asked to', async () => {

@@ -229,4 +229,34 @@ describe('an alarm', () => {
     expect(await removeOldAlarms(db, 365, 100)).toBe(1)
     expect((await alarmsOf(plant, rule.id)).map(({ id }) => id)).toEqual([others.id])
   })
+
+  test('is removed as soon after it was cleared as its domain says, a few at a time', async () => {
+    const { mine, others, rule } = await withAlarms()
+    const domain = `/domains/${plant.domainId}`
+    const keep = (days: unknown) => plant.owner.call('PATCH', domain, { alarm_retention_days: days })
+    const { db } = plant.api.database
+    for (const { id } of [mine, others]) expectStatus(200, await patch(id, { status: 'cleared', comment: 'done' }))
+    await sql`UPDATE alarms SET cleared_at = now() - interval '31 days' WHERE rule_id = ${rule.id}::uuid`.execute(db)
+    await sql`UPDATE alarms SET cleared_at = cleared_at - interval '1 day' WHERE id = ${mine.id}::uuid`.execute(db)
+    expect(await removeOldAlarms(db, 365, 100)).toBe(0)
+    for (const days of [0, -1, 1.5, 36_501, '30', 'a year']) expect((await keep(days)).status, String(days)).toBe(400)
+    expect(expectStatus(200, await keep(33)).json()).toMatchObject({ alarm_retention_days: 33 })
+    expect(await removeOldAlarms(db, 365, 100)).toBe(0)
+    expectStatus(200, await keep(30))
+    expect(await removeOldAlarms(db, 365, 1)).toBe(1)
+    expect((await alarmsOf(plant, rule.id)).map(({ id }) => id)).toEqual([others.id])
+    expect(expectStatus(200, await keep(null)).json()).not.toHaveProperty('alarm_retention_days')
+    expect(await removeOldAlarms(db, 365, 100)).toBe(0)
+    // A domain may keep them for longer than others do.
+    expectStatus(200, await keep(36_500))
+    expect(await removeOldAlarms(db, 30, 100)).toBe(0)
+    expectStatus(200, await keep(31))
+    expect(await removeOldAlarms(db, 30, 100)).toBe(1)
+    const { rows } = await sql<{
+      after: { alarm_retention_days: number | null }
+    }>`SELECT attributes -> 'after' AS after FROM journal WHERE operation = 'domain.update'
+      AND attributes ->> 'id' = ${plant.domainId} ORDER BY xid, seq`.execute(db)
+    expect(rows.map(({ after }) => after.alarm_retention_days)).toEqual([33, 30, null, 36_500, 31])
+    expectStatus(200, await keep(null))
+  })
 })

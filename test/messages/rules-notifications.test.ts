@@ -7,6 +7,7 @@ import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
@@ -379,6 +380,91 @@ describe('rights', () => {
     await send(10)
     await remove(rule)
   })
+})
+
+it('a rule with a hundred contacts stores them with one statement, and knows which are confirmed', async () => {
+  const [own, colleague] = [`own-${newId()}@example.com`, `Colleague-${newId()}@example.com`]
+  await verify(plant.owner.id, own)
+  const stranger = await plant.api.newUser()
+  await verify(stranger.id, colleague.toLowerCase())
+  const addresses = [own, colleague, ...Array.from({ length: 97 }, (_, at) => `a${at}-${newId()}@example.com`)]
+  const url = newUrl()
+  const actions = [
+    { type: 'webhook', url },
+    ...Array.from({ length: 9 }, (_, at) => ({ type: 'mail', to: addresses.slice(at * 10, at * 10 + 10) })),
+  ]
+  const prototype = pg.Client.prototype as { query: (...args: unknown[]) => unknown }
+  const original = prototype.query
+  const written: string[] = []
+  prototype.query = function (this: pg.Client, ...args: unknown[]) {
+    const { text = '' } = args[0] as { text?: string }
+    if (/INSERT INTO notification_subscriptions|UPDATE notification_deliveries w SET user_key/.test(text))
+      written.push(text)
+    return original.apply(this, args)
+  }
+  let rule: RuleBody
+  try {
+    rule = await ruleWith(actions, { status: 'disabled' })
+  } finally {
+    prototype.query = original
+  }
+  expect(written.map((text) => text.slice(0, 6))).toEqual(['INSERT', 'UPDATE'])
+  const contacts = await contactsOf(rule.id)
+  expect(contacts.map(({ contact }) => contact).toSorted()).toEqual([url, ...addresses.slice(0, 90)].toSorted())
+  expect(contacts.flatMap(({ contact, status }) => (status === 'active' ? [contact] : [])).toSorted()).toEqual(
+    [url, own].toSorted(),
+  )
+  await remove(rule)
+})
+
+it('a rule that is disabled or deleted takes back what waits, and keeps its dead letters', async () => {
+  const { db } = plant.api.database
+  const newOne = async () => {
+    const url = newUrl()
+    return { url, rule: await ruleWith([{ type: 'webhook', url }]) }
+  }
+  const [disabled, deleted, other] = [await newOne(), await newOne(), await newOne()]
+  answers.set(new URL(disabled.url).pathname, [410])
+  await send(31)
+  await until(async () => (await contactOf(disabled.rule.id)).dead_letters === 1, 'a dead letter')
+  await until(() => postsTo(other.url).length === 1 && postsTo(deleted.url).length === 1, 'the others were told')
+  const overview = async (call = plant.owner.call) => {
+    const answer = await call('GET', `/${plant.domainId}/overview`)
+    return expectStatus(200, answer).json<{ dead_letters: object }>().dead_letters
+  }
+  const { id, name } = disabled.rule
+  expect(await overview()).toEqual({ total: 1, sources: [{ kind: 'rule', id, name, count: 1 }] })
+  const setChannel = async (change: 'enable' | 'disable') =>
+    expectStatus(200, await plant.owner.call('POST', `/${plant.domainId}/channels/${device.channelId}/${change}`))
+  await setChannel('disable')
+  const payload = JSON.stringify({ publisher: device.id, channel: device.channelId, body: '{"moment":"clear"}' })
+  await sql`INSERT INTO notification_deliveries (subscription_key, payload) SELECT n.key, ${payload}::jsonb
+    FROM notification_subscriptions n JOIN rules r ON r.key = n.rule_key
+    WHERE r.id = ANY (${[disabled, deleted, other].map(({ rule }) => rule.id)}::uuid[])`.execute(db)
+  expect(await contactOf(disabled.rule.id)).toMatchObject({ pending: 1 })
+  const url = (rule: RuleBody) => `/${plant.domainId}/rules/${rule.id}`
+  expectStatus(200, await plant.owner.call('POST', `${url(disabled.rule)}/disable`))
+  await remove(deleted.rule)
+  expect(await contactOf(disabled.rule.id)).toMatchObject({ pending: 0, dead_letters: 1 })
+  await setChannel('enable')
+  await until(() => postsTo(other.url).length === 2, 'a rule that goes on tells')
+  expect([postsTo(disabled.url).length, postsTo(deleted.url).length]).toEqual([1, 1])
+  const { rows } = await sql<{
+    operation: string
+    taken: number | null
+  }>`SELECT operation, (attributes -> 'taken_back')::int AS taken
+    FROM journal WHERE operation IN ('rule.disable', 'rule.remove') AND attributes ->> 'id' = ANY (${[disabled.rule.id, deleted.rule.id]}::text[])
+    ORDER BY xid, seq`.execute(db)
+  expect(rows).toEqual([
+    { operation: 'rule.disable', taken: 1 },
+    { operation: 'rule.remove', taken: 1 },
+  ])
+  // Who wants it all the same sends it.
+  expectStatus(200, await plant.owner.call('POST', `${url(disabled.rule)}/dead-letters/retry`, { all: true }))
+  await until(() => postsTo(disabled.url).length === 2, 'the dead letter is sent')
+  await send(10)
+  await remove(disabled.rule)
+  await remove(other.rule)
 })
 
 it('a rule does not notify a contact for which 1,000 notifications wait, and says so', async () => {

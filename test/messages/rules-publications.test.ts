@@ -6,7 +6,8 @@ import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import { createTestDatabase } from '../harness/database.ts'
 import type { TestDatabase } from '../harness/database.ts'
-import { newRule, sendValue, untilSeen } from './rules-support.ts'
+import { until } from '../harness/until.ts'
+import { newRule, sendValue, showRule, untilSeen } from './rules-support.ts'
 import { startPlant } from './support.ts'
 
 let own: TestDatabase
@@ -58,4 +59,40 @@ test('a rule does not publish when 10,000 messages of its domain wait, and says 
   await sql`DELETE FROM rule_publications WHERE origin = '1'`.execute(plant.api.database.db)
   for (const value of [32, 33]) await sendValue(plant, device, channelId, value)
   expect((await untilSeen(plant, rule.id, 3)).acted).toBeGreaterThanOrEqual(1)
+})
+
+test('a message that its channel refuses is not published any more when its rule was stopped', async () => {
+  await using plant = await startPlant({ ruleTimes: { intervalMs: 20 } })
+  const { db } = plant.api.database
+  const device = await plant.newConnectedDevice()
+  const target = await plant.newChannel()
+  const source = { type: 'messages', channels: [device.channelId], names: ['temperature'] }
+  const actions = [{ type: 'publish', channel: target, on: ['raise', 'repeat'] }]
+  const newOne = async () => await newRule(plant, { source, condition: 'value > 30.0', actions })
+  const [disabled, deleted, other] = [await newOne(), await newOne(), await newOne()]
+  const call = async (method: string, path: string) =>
+    expect((await plant.owner.call(method, `/${plant.domainId}/${path}`)).status).toBeLessThan(300)
+  await call('POST', `channels/${target}/disable`)
+  // With a message, the rules would be paused before they cause anything.
+  await sql`INSERT INTO rule_publications (domain_key, rule_key, rule_id, user_key, channel_id, subtopic, content_type, payload, depth, origin)
+    SELECT domain_key, key, id, user_key, ${target}::uuid, '', 'application/json', '{"at": 31}', 1, id::text FROM rules
+    WHERE id = ANY (${[disabled, deleted, other].map(({ id }) => id)}::uuid[])`.execute(db)
+  const waiting = async () => {
+    const { rows } = await sql<{ id: string }>`SELECT rule_id AS id FROM rule_publications
+      WHERE attempts > 0 AND due_at > now() + interval '31 s'`.execute(db)
+    return rows.map(({ id }) => id)
+  }
+  await until(async () => (await waiting()).length === 3, 'all of them wait')
+  await call('POST', `rules/${disabled.id}/disable`)
+  await call('DELETE', `rules/${deleted.id}`)
+  await sql`UPDATE rule_publications SET due_at = now()`.execute(db)
+  await until(async () => (await waiting()).join() === other.id, 'only that of the other rule waits')
+  expect((await showRule(plant, disabled.id)).last_error?.reason).toMatch(/^the rule was stopped: a message was not/)
+  await call('POST', `channels/${target}/enable`)
+  await sql`UPDATE rule_publications SET due_at = now()`.execute(db)
+  const published = async () => {
+    const answer = await plant.owner.call('GET', `/${plant.domainId}/channels/${target}/messages?format=json`)
+    return answer.json<{ total: number }>().total
+  }
+  await until(async () => (await published()) === 1, 'it is published')
 })

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { parse } from 'yaml'
+import { takeDomain } from '#api/rules/evaluation/repository.ts'
 import { sql } from '#core/sql.ts'
 import { sleep } from '#core/time.ts'
 import { startTestApi } from '../harness/api.ts'
@@ -138,6 +139,24 @@ test('many silent clients are one alarm, which ends when enough are heard', { ti
   expect(await alarmsOf(plant, rule.id)).toHaveLength(1)
 })
 
+test('who was disabled or deleted a moment ago is no part of an outage', { timeout: 60_000 }, async () => {
+  const { channel, devices } = await connected(8)
+  const rule = await newRule(plant, { source: silence(channel) })
+  // The rule knows its clients, and looks at them again after a minute.
+  await sendValue(plant, devices[0] as Device, channel, 1)
+  await untilSeen(plant, rule.id, 1)
+  for (const { id } of devices.slice(0, 3))
+    expectStatus(200, await plant.owner.call('POST', url(`clients/${id}/disable`)))
+  for (const { id } of devices.slice(3, 5)) expectStatus(200, await plant.owner.call('DELETE', url(`clients/${id}`)))
+  const alarms = await untilAlarms(rule.id, 3)
+  expect(alarms.map(({ client_id: id = '' }) => id).toSorted()).toEqual(
+    devices
+      .slice(5)
+      .map(({ id }) => id)
+      .toSorted(),
+  )
+})
+
 test('it publishes when it begins and when it ends, and starts nothing without one channel', async () => {
   const { channel, devices } = await connected(1)
   const target = await plant.newChannel()
@@ -214,6 +233,27 @@ test('a rule that is paused and enabled again begins again', { timeout: 60_000 }
   expectStatus(200, await plant.owner.call('POST', url(`rules/${rule.id}/enable`), {}))
   const [alarm] = await untilAlarms(rule.id, 1)
   expect(Date.parse(alarm?.first_at ?? '') - enabledMs).toBeGreaterThan(AFTER_MS)
+})
+
+test('a trial counts only who is watched', { timeout: 60_000 }, async () => {
+  const { channel, devices } = await connected(2)
+  const [talking, gone] = devices as [Device, Device]
+  const from = new Date().toISOString()
+  for (const device of [talking, gone]) await sendValue(plant, device, channel, 1)
+  expectStatus(200, await plant.owner.call('POST', url(`clients/${gone.id}/disable`)))
+  await keepSending(talking, channel, AFTER_MS + LATE_MS)
+  type Tried = { seen: number; raised: number; series: object[]; is_complete: boolean }
+  const { seen, ...result } = expectStatus(
+    200,
+    await plant.owner.call('POST', url('rules/try'), { source: silence(channel), from }),
+  ).json<Tried>()
+  expect(result).toMatchObject({ raised: 0, series: [], is_complete: true })
+  const { rows } = await sql<{
+    total: number
+  }>`SELECT count(*) AS total FROM records r JOIN channels h ON h.key = r.channel_key
+    WHERE h.id = ${channel}::uuid`.execute(plant.api.database.db)
+  expect(seen).toBeGreaterThan(5)
+  expect(seen).toBeLessThan(rows[0]?.total ?? 0)
 })
 
 test('a trial says which clients would have been silent, and when', { timeout: 60_000 }, async () => {
@@ -344,3 +384,55 @@ test('the messages of a rule about silence are counted', async () => {
   await sendValue(plant, devices[0] as Device, channel, 1)
   expect(await untilSeen(plant, rule.id, 1)).toMatchObject({ seen: 1, matched: 0, unmatchable: 0 })
 })
+
+test(
+  'a domain is held while the step of another one takes long, and after a long step',
+  { timeout: 60_000 },
+  async () => {
+    const { db } = plant.api.database
+    const made = async (path: string, body: object) =>
+      expectStatus(201, await plant.owner.call('POST', path, body)).json<{
+        id: string
+        credentials: { secret: string }
+      }>()
+    const slow: Plant = { ...plant, domainId: (await made('/domains', { name: 'slow' })).id }
+    const { channel } = await connected(1)
+    await newRule(plant, { source: silence(channel, { after: '1h' }) })
+    const client = await made(`/${slow.domainId}/clients`, {})
+    const { id: slowChannel } = await made(`/${slow.domainId}/channels`, {})
+    const connection = { client_ids: [client.id], channel_ids: [slowChannel], types: ['publish'] }
+    expectStatus(201, await plant.owner.call('POST', `/${slow.domainId}/channels/connect`, connection))
+    const device = { id: client.id, secret: client.credentials.secret }
+    const source = { type: 'messages', channels: [slowChannel] }
+    const rule = await newRule(slow, { source, condition: 'mean("1m") > 0.0' })
+    await sendValue(slow, device, slowChannel, 1)
+    await untilSeen(slow, rule.id, 1)
+    const readLeases = async () => {
+      const { rows } = await sql<{
+        id: string
+        left: number
+      }>`SELECT d.id, extract(epoch FROM r.leased_until - now())::float8 AS left
+      FROM rule_domains r JOIN domains d ON d.key = r.domain_key`.execute(db)
+      const of = (id: string) => rows.find((row) => row.id === id)?.left ?? -Infinity
+      return { silent: of(plant.domainId), slow: of(slow.domainId) }
+    }
+    const take = async (id: string) => {
+      const { rows } = await sql<{ key: number }>`SELECT key FROM domains WHERE id = ${id}::uuid`.execute(db)
+      return await plant.api.database.transaction((tx) => takeDomain(tx, rows[0]?.key ?? 0, 'another process'))
+    }
+    const leases: number[] = []
+    await plant.api.database.transaction(async (tx) => {
+      // What was counted cannot be stored until this transaction ends. It writes nothing, so that messages after it are read.
+      await sql`LOCK TABLE rules IN SHARE MODE`.execute(tx)
+      await sendValue(slow, device, slowChannel, 2)
+      for (const endMs = performance.now() + 6_500; performance.now() < endMs; await sleep(200))
+        leases.push((await readLeases()).silent)
+      expect((await readLeases()).slow).toBeLessThan(0)
+      // The step has lost its lease, but not the lock: nobody can evaluate its messages beside it.
+      expect([await take(slow.domainId), await take(plant.domainId)]).toEqual([undefined, undefined])
+    })
+    expect(Math.min(...leases)).toBeGreaterThan(0)
+    await untilSeen(slow, rule.id, 2)
+    expect((await readLeases()).slow).toBeGreaterThan(1)
+  },
+)

@@ -10,6 +10,7 @@ const FIELDS = {
   tags: 'tags',
   metadata: 'metadata',
   retention_days: 'retentionDays',
+  alarm_retention_days: 'alarmRetentionDays',
   status: 'status',
 } as const satisfies Record<string, keyof DomainRecord>
 

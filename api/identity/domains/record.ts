@@ -12,6 +12,8 @@ export type DomainRecord = {
   metadata: Record<string, unknown>
   status: DomainStatus
   retentionDays: number | null
+  /** Of alarms that were cleared; null: as the platform says. */
+  alarmRetentionDays: number | null
   createdBy: string | null
   createdAt: string
   updatedBy: string | null

@@ -19,6 +19,7 @@ const COLUMNS = {
   metadata: 'metadata',
   status: 'status',
   retentionDays: 'retention_days',
+  alarmRetentionDays: 'alarm_retention_days',
   createdBy: 'created_by',
   createdAt: 'created_at',
   updatedBy: 'updated_by',
@@ -34,14 +35,14 @@ const CONFLICTS = {
 
 export type NewDomainRow = Pick<
   DomainRecord,
-  'id' | 'name' | 'route' | 'tags' | 'metadata' | 'status' | 'retentionDays' | 'createdBy'
+  'id' | 'name' | 'route' | 'tags' | 'metadata' | 'status' | 'retentionDays' | 'alarmRetentionDays' | 'createdBy'
 >
 
 export async function insertDomain(db: Queryable, domain: NewDomainRow): Promise<DomainRecord> {
   const { rows } = await refusing(
     CONFLICTS,
-    sql<DomainRecord>`INSERT INTO domains AS d (id, name, route, tags, metadata, status, retention_days, created_by)
-      VALUES (${domain.id}, ${domain.name}, ${domain.route}, ${domain.tags}, ${JSON.stringify(domain.metadata)}::jsonb, ${domain.status}, ${domain.retentionDays}, ${domain.createdBy})
+    sql<DomainRecord>`INSERT INTO domains AS d (id, name, route, tags, metadata, status, retention_days, alarm_retention_days, created_by)
+      VALUES (${domain.id}, ${domain.name}, ${domain.route}, ${domain.tags}, ${JSON.stringify(domain.metadata)}::jsonb, ${domain.status}, ${domain.retentionDays}, ${domain.alarmRetentionDays}, ${domain.createdBy})
       RETURNING ${RECORD}`.execute(db),
   )
   return rows[0] as DomainRecord
@@ -53,7 +54,7 @@ export async function findDomain(db: Queryable, key: number): Promise<DomainReco
 }
 
 export type DomainChange = Partial<
-  Pick<DomainRecord, 'name' | 'route' | 'tags' | 'metadata' | 'retentionDays' | 'status'>
+  Pick<DomainRecord, 'name' | 'route' | 'tags' | 'metadata' | 'retentionDays' | 'alarmRetentionDays' | 'status'>
 >
 
 export async function updateDomain(

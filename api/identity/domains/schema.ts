@@ -34,6 +34,12 @@ const RetentionDays = Type.Integer({
   description: 'Number of days that messages are kept',
 })
 
+const AlarmRetentionDays = Type.Integer({
+  minimum: 1,
+  maximum: MAX_RETENTION_DAYS,
+  description: 'Number of days that alarms are kept after they were cleared',
+})
+
 const AssignedRoleBody = Type.Object({
   role_id: Type.String(),
   role_name: Type.String(),
@@ -51,6 +57,9 @@ export const Domain = Type.Object(
     metadata: Metadata,
     status: Type.Enum([...DOMAIN_STATUSES]),
     retention_days: Type.Optional(Type.Integer()),
+    alarm_retention_days: Type.Optional(
+      Type.Integer({ description: 'Absent: as the platform says, by default 365 days' }),
+    ),
     created_by: Type.Optional(Id),
     created_at: Timestamp,
     updated_by: Type.Optional(Id),
@@ -78,6 +87,7 @@ export const NewDomain = Type.Object(
     metadata: Type.Optional(Metadata),
     status: Type.Optional(EnabledStatus),
     retention_days: Type.Optional(RetentionDays),
+    alarm_retention_days: Type.Optional(AlarmRetentionDays),
   },
   { $id: 'DomainCreate' },
 )
@@ -89,6 +99,7 @@ export const DomainUpdate = Type.Object({
   tags: Type.Optional(Tags),
   metadata: Type.Optional(Metadata),
   retention_days: Type.Optional(Type.Union([RetentionDays, Type.Null()])),
+  alarm_retention_days: Type.Optional(Type.Union([AlarmRetentionDays, Type.Null()])),
 })
 export type DomainUpdate = Static<typeof DomainUpdate>
 
@@ -140,6 +151,7 @@ export function presentDomain(domain: DomainRecord): Domain {
     metadata: domain.metadata,
     status: domain.status,
     ...(domain.retentionDays === null ? {} : { retention_days: domain.retentionDays }),
+    ...(domain.alarmRetentionDays === null ? {} : { alarm_retention_days: domain.alarmRetentionDays }),
     ...(domain.createdBy === null ? {} : { created_by: domain.createdBy }),
     created_at: formatTime(domain.createdAt),
     ...(domain.updatedBy === null ? {} : { updated_by: domain.updatedBy }),

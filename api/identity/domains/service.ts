@@ -90,6 +90,7 @@ export class DomainsService {
         metadata: input.metadata ?? {},
         status: input.status ?? 'enabled',
         retentionDays: input.retention_days ?? null,
+        alarmRetentionDays: input.alarm_retention_days ?? null,
         createdBy: caller.id,
       })
       await grantAdmin(tx, caller.key, 'domain', domain.key, [domain.key])
@@ -166,6 +167,7 @@ export class DomainsService {
       ...(input.tags === undefined ? {} : { tags: input.tags }),
       ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
       ...(input.retention_days === undefined ? {} : { retentionDays: input.retention_days }),
+      ...(input.alarm_retention_days === undefined ? {} : { alarmRetentionDays: input.alarm_retention_days }),
     }
     return await this.#journal.change(caller, async (tx, record) => {
       const before = await lockDomain(tx, domain.domainKey)

@@ -1,6 +1,6 @@
 export { NOTIFICATION_SETTINGS } from './config.ts'
 export { startNotifications } from './notifications.ts'
 export type { NotificationTimes } from './notifications.ts'
-export { NOTIFICATION_TABLE, readNotificationBytes, subscriptionsWithLetters } from './repository.ts'
+export { NOTIFICATION_TABLE, readNotificationBytes, rulesWithLetters, subscriptionsWithLetters } from './repository.ts'
 export { NOTIFICATION_METRICS, notificationGauges } from './metrics.ts'
 export type { RuleContacts } from './rule-contacts.ts'

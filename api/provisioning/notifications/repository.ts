@@ -644,6 +644,17 @@ export const subscriptionsWithLetters = (userKey: number, domainKey: number, bou
              AND EXISTS (SELECT FROM channels h WHERE h.key = n.channel_key AND h.domain_key = ${domainKey}) OFFSET 0) n
    WHERE n.count > 0 ORDER BY n.key DESC LIMIT ${bounds.sources}`
 
+/**
+ * A part of a statement: the rules of a domain that have dead letters, the newest first, as `kind`, `id`, `name` and `count`. The letters of a
+ * contact are counted up to the bound, and the sum of its contacts too.
+ */
+export const rulesWithLetters = (domainKey: number, bounds: LetterBounds): Sql => sql`
+  SELECT 'rule' AS kind, r.id, r.name, r.count
+    FROM (SELECT r.key, r.id, r.name, (SELECT least(coalesce(sum(${countLetters(GIVEN_UP, sql`n.key`, bounds)}), 0), ${bounds.letters}::bigint)::bigint
+              FROM notification_subscriptions n WHERE n.rule_key = r.key) AS count
+            FROM rules r WHERE r.domain_key = ${domainKey} OFFSET 0) r
+   WHERE r.count > 0 ORDER BY r.key DESC LIMIT ${bounds.sources}`
+
 /** Condition: dead letters of these subscriptions that are meant. */
 const areMeant = (subscriptionKeys: readonly number[], selection: LetterSelection) =>
   sql<boolean>`${areOf(subscriptionKeys)} AND next_attempt_at IS NULL

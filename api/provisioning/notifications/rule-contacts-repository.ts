@@ -47,36 +47,52 @@ export async function removeOtherContacts(
   )
 }
 
-/** Stores a contact of a rule. With another user than before, that user's confirmation counts. */
-export async function putRuleContact(
+/** Removes the deliveries of a rule that wait, except those that were given up. Returns their number. */
+export async function removeWaiting(tx: Transaction, ruleKey: number): Promise<number> {
+  // Who ends a delivery locks its contact first.
+  const { rows } = await sql<{ key: number }>`SELECT key FROM notification_subscriptions WHERE rule_key = ${ruleKey}
+    ORDER BY key FOR NO KEY UPDATE`.execute(tx)
+  const { numAffectedRows = 0n } = await sql`DELETE FROM notification_deliveries
+    WHERE subscription_key = ANY (${rows.map(({ key }) => key)}::bigint[]) AND next_attempt_at IS NOT NULL`.execute(tx)
+  return Number(numAffectedRows)
+}
+
+/**
+ * Stores the contacts of a rule, each once. An address is confirmed if it is the verified one of the user, or was confirmed for that user before: with
+ * another user, the confirmations of that one count. `memberKey`: the member whose verified address it is.
+ */
+export async function putRuleContacts(
   tx: Transaction,
-  row: {
-    ruleKey: number
-    ruleId: string
-    userKey: number
-    contact: string
-    isConfirmed: boolean
-    memberKey: number | undefined
-  },
+  { ruleKey, ruleId, userKey }: { ruleKey: number; ruleId: string; userKey: number },
+  contacts: readonly { contact: string; memberKey: number | undefined }[],
 ): Promise<void> {
+  if (contacts.length === 0) return
   await sql`INSERT INTO notification_subscriptions AS n (id, user_key, rule_key, topic, filter, contact, confirmed_at, member_key)
-    VALUES (${newId()}, ${row.userKey}, ${row.ruleKey}, ${`rules/${row.ruleId}`}, '', ${row.contact},
-      CASE WHEN ${row.isConfirmed}::boolean THEN now() END, ${row.memberKey ?? null}::bigint)
+    SELECT c.id, ${userKey}::bigint, ${ruleKey}::bigint, ${`rules/${ruleId}`}::text, '', c.contact,
+        CASE WHEN position('://' in c.contact) > 0
+          OR EXISTS (SELECT FROM users u WHERE u.key = ${userKey} AND u.verified_at IS NOT NULL AND lower(u.email) = lower(c.contact))
+          OR EXISTS (SELECT FROM notification_subscriptions o
+            WHERE o.user_key = ${userKey} AND lower(o.contact) = lower(c.contact) AND o.confirmed_at IS NOT NULL) THEN now() END, c.member
+      FROM unnest(${contacts.map(() => newId())}::uuid[], ${contacts.map(({ contact }) => contact)}::text[],
+        ${contacts.map(({ memberKey }) => memberKey ?? null)}::bigint[]) AS c (id, contact, member) ORDER BY c.contact
     ON CONFLICT (rule_key, contact) WHERE rule_key IS NOT NULL DO UPDATE SET user_key = excluded.user_key, member_key = excluded.member_key,
       confirmed_at = CASE WHEN excluded.confirmed_at IS NULL THEN NULL ELSE coalesce(n.confirmed_at, excluded.confirmed_at) END,
       error_at = NULL, error_reason = NULL, error_count = 0`.execute(tx)
   // They are claimed by owner.
-  await sql`UPDATE notification_deliveries w SET user_key = ${row.userKey} FROM notification_subscriptions n
-    WHERE n.rule_key = ${row.ruleKey} AND n.contact = ${row.contact} AND w.subscription_key = n.key AND w.user_key <> ${row.userKey}`.execute(
-    tx,
-  )
+  await sql`UPDATE notification_deliveries w SET user_key = ${userKey} FROM notification_subscriptions n
+    WHERE n.rule_key = ${ruleKey} AND w.subscription_key = n.key AND w.user_key <> ${userKey}`.execute(tx)
 }
 
-/** The enabled user with this verified address. */
-export async function findUserOfAddress(db: Queryable, address: string): Promise<number | undefined> {
-  const { rows } = await sql<{ key: number }>`SELECT key FROM users
-    WHERE lower(email) = lower(${address}) AND verified_at IS NOT NULL AND status = 'enabled'`.execute(db)
-  return rows[0]?.key
+/** The enabled users with these verified addresses, by address as it was given. */
+export async function findUsersOfAddresses(
+  db: Queryable,
+  addresses: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  if (addresses.length === 0) return new Map()
+  const { rows } = await sql<{ address: string; key: number }>`SELECT c.address, u.key
+    FROM unnest(${[...addresses]}::text[]) AS c (address) JOIN users u ON lower(u.email) = lower(c.address)
+    WHERE u.verified_at IS NOT NULL AND u.status = 'enabled'`.execute(db)
+  return new Map(rows.map(({ address, key }) => [address, key]))
 }
 
 /** Contacts of a rule that wait for a confirmation, and to which no link was sent that is valid. */

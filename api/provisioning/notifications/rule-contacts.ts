@@ -13,23 +13,18 @@ import type { PageRange } from '#core/page.ts'
 import { LINK_LIFETIME_SECONDS } from './confirmation.ts'
 import type { SendLink } from './links.ts'
 import type { NotificationPayload } from './payload.ts'
-import {
-  discardDeadLetters,
-  insertDeliveries,
-  isConfirmedAddress,
-  listDeadLetters,
-  retryDeadLetters,
-} from './repository.ts'
+import { discardDeadLetters, insertDeliveries, listDeadLetters, retryDeadLetters } from './repository.ts'
 import type { DeliveryRecord } from './repository.ts'
 import {
-  findUserOfAddress,
+  findUsersOfAddresses,
   listRuleContactKeys,
   listRuleContacts,
   listRuleFailures,
   listUnasked,
-  putRuleContact,
+  putRuleContacts,
   readContactRooms,
   removeOtherContacts,
+  removeWaiting,
 } from './rule-contacts-repository.ts'
 import type { ContactRoom, RuleContact } from './rule-contacts-repository.ts'
 import { hostOf } from './contact.ts'
@@ -73,13 +68,11 @@ export class RuleContacts {
   /** The members of the domain among the owners of these verified addresses. */
   async membersOf(domainId: string, contacts: readonly string[]): Promise<ReadonlyMap<string, number>> {
     const { database, access } = this.#deps
-    const found = new Map<string, number>()
-    for (const contact of contacts) {
-      if (contact.includes('://')) continue
-      const key = await findUserOfAddress(database.db, contact)
-      if (key !== undefined && (await isMember(database.db, access, key, domainId))) found.set(contact, key)
-    }
-    return found
+    const addresses = contacts.filter((contact) => !contact.includes('://'))
+    const members = new Map<string, number>()
+    for (const [address, key] of await findUsersOfAddresses(database.db, addresses))
+      if (await isMember(database.db, access, key, domainId)) members.set(address, key)
+    return members
   }
 
   /** Stores the contacts of a rule in place of those that it had, with this user's rights. */
@@ -90,16 +83,16 @@ export class RuleContacts {
     members: ReadonlyMap<string, number>,
   ): Promise<void> {
     await removeOtherContacts(tx, rule.key, contacts)
-    // In one order, so that two changes do not wait for each other.
-    for (const contact of contacts.toSorted())
-      await putRuleContact(tx, {
-        ruleKey: rule.key,
-        ruleId: rule.id,
-        userKey: rule.userKey,
-        contact,
-        isConfirmed: contact.includes('://') || (await isConfirmedAddress(tx, rule.userKey, contact)),
-        memberKey: members.get(contact),
-      })
+    await putRuleContacts(
+      tx,
+      { ruleKey: rule.key, ruleId: rule.id, userKey: rule.userKey },
+      contacts.map((contact) => ({ contact, memberKey: members.get(contact) })),
+    )
+  }
+
+  /** Removes what waits to be sent, except what is being sent and dead letters. Returns how much it was. */
+  async takeBack(tx: Transaction, ruleKey: number): Promise<number> {
+    return await removeWaiting(tx, ruleKey)
   }
 
   /** Sends links to the addresses of the rule that must be confirmed, within the limits of links. */

@@ -221,11 +221,16 @@ export async function countOpenAlarms(db: Queryable, domainKey: number): Promise
   return rows[0]?.total ?? 0
 }
 
-/** Deletes alarms that were cleared longer ago, at most `limit`. Returns their number. */
+/**
+ * Deletes alarms that were cleared longer ago than their domains keep them, at most `limit`. Returns their number. `days`: of the domains that do not
+ * say it.
+ */
 export async function removeOldAlarms(db: Queryable, days: number, limit: number): Promise<number> {
+  // Domain by domain: the oldest of all may belong to domains that keep them for longer, and would be read each time.
   const { rows } = await sql`DELETE FROM alarms WHERE key IN (
-    SELECT key FROM alarms WHERE cleared_at < now() - make_interval(days => ${days}) ORDER BY cleared_at LIMIT ${limit}
-      FOR UPDATE SKIP LOCKED) RETURNING key`.execute(db)
+    SELECT o.key FROM domains d CROSS JOIN LATERAL (SELECT a.key FROM alarms a WHERE a.domain_key = d.key
+        AND a.cleared_at < now() - make_interval(days => coalesce(d.alarm_retention_days, ${days}::int))
+      ORDER BY a.cleared_at LIMIT ${limit} FOR UPDATE SKIP LOCKED) o LIMIT ${limit}) RETURNING key`.execute(db)
   return rows.length
 }
 

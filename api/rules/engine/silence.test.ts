@@ -47,6 +47,23 @@ test('more than half of the clients within a minute are one outage, which ends w
   expect(timers.judge(heardMs + AFTER_MS - 1, 10)).toEqual([])
 })
 
+test('an outage is suspected first, and not found when those who are gone were forgotten', () => {
+  const timers = new SilenceTimers({ afterMs: 5_000, share: 0.5 })
+  const ids = Array.from({ length: 8 }, (_, at) => `client-${at}`)
+  for (const id of ids) timers.watch(id, 0)
+  expect(timers.judge(5_000, 100, false)).toEqual([])
+  expect(timers.suspectsOutage).toBe(true)
+  for (const id of ids.slice(0, 5)) timers.forget(id)
+  expect(timers.judge(5_000, 100, false).map((one) => (one.kind === 'client' ? one.id : one.kind))).toEqual(
+    ids.slice(5),
+  )
+  expect(timers.suspectsOutage).toBe(false)
+  expect(timers.isWatched('client-0')).toBe(false)
+  for (const id of ids) timers.heard(id, 10_000)
+  expect(timers.judge(15_000, 100, false)).toEqual([])
+  expect(timers.judge(15_000, 100)).toMatchObject([{ kind: 'outage', silent: 8, total: 8 }])
+})
+
 test('those that stay silent after an outage have their time again, and are found one by one', () => {
   const timers = timersOf(clients(10))
   expect(timers.judge(AFTER_MS, 10)).toMatchObject([{ kind: 'outage', silent: 10 }])

@@ -37,6 +37,7 @@ export class SilenceTimers {
   #isOutage = false
   /** All clients are known that were watched before. */
   #isComplete = true
+  #suspectsOutage = false
 
   constructor({ afterMs, share }: SilenceTimes) {
     this.#afterMs = afterMs
@@ -49,6 +50,15 @@ export class SilenceTimers {
 
   get isOutage(): boolean {
     return this.#isOutage
+  }
+
+  /** The last judgement was not sure, and would have found an outage. */
+  get suspectsOutage(): boolean {
+    return this.#suspectsOutage
+  }
+
+  isWatched(id: string): boolean {
+    return this.#waiting.has(id) || this.#silent.has(id) || this.#covered.has(id)
   }
 
   /** Whether the client was found silent by itself. */
@@ -90,7 +100,7 @@ export class SilenceTimers {
 
   /** Begins to watch a client. `isEarlier`: before an outage that was restored began. */
   watch(id: string, nowMs: number, isEarlier = false): void {
-    if (this.#waiting.has(id) || this.#silent.has(id) || this.#covered.has(id)) return
+    if (this.isWatched(id)) return
     if (this.#isOutage && isEarlier) this.#covered.add(id)
     else this.#waiting.set(id, nowMs)
   }
@@ -122,9 +132,13 @@ export class SilenceTimers {
     return first.done === true ? undefined : first.value + this.#afterMs
   }
 
-  /** The clients that fell silent up to now, at most `limit` findings. */
-  judge(nowMs: number, limit: number): Silence[] {
+  /**
+   * The clients that fell silent up to now, at most `limit` findings. Not sure: some of them may not be watched any more, so an outage is only
+   * suspected, and is found when who is gone was forgotten.
+   */
+  judge(nowMs: number, limit: number, isSure = true): Silence[] {
     const found: Silence[] = []
+    this.#suspectsOutage = false
     if (!this.#isComplete) return found
     const ahead = this.#waiting.values()
     let next = ahead.next()
@@ -144,6 +158,10 @@ export class SilenceTimers {
       }
       if (this.#isMost(counted)) {
         const fallen = this.#fallenBy(Math.min(nowMs, endMs))
+        if (fallen.isOutageAtMs !== undefined && !isSure) {
+          this.#suspectsOutage = true
+          break
+        }
         if (fallen.isOutageAtMs !== undefined) {
           this.#isOutage = true
           found.push({

@@ -10,8 +10,8 @@ import type { Position } from '#core/changelog/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { startRounds } from '#core/rounds.ts'
-import type { Pause, Rounds } from '#core/rounds.ts'
+import { startPeriodicRounds, startRounds } from '#core/rounds.ts'
+import type { Pause, PeriodicRounds, Rounds } from '#core/rounds.ts'
 import { monotonicMs } from '#core/time.ts'
 import { hintMessages } from '#queues/index.ts'
 import { compileRule } from '../compile.ts'
@@ -78,6 +78,8 @@ export class Evaluator {
   readonly #node = newId()
   readonly #steps: RuleSteps
   readonly #rounds: Rounds
+  /** Beside the rounds: a lease ends sooner than a round in which many domains have much to do. */
+  readonly #holding: PeriodicRounds
   readonly #ends: (() => void)[]
   /** Domains that may have something to do. */
   readonly #waiting = new Set<number>()
@@ -93,13 +95,18 @@ export class Evaluator {
   #swept: Position | undefined
   #dueMs = -Infinity
   #elsewhereMs = -Infinity
-  #heldMs = -Infinity
   #rareMs = -Infinity
 
   constructor(deps: EvaluatorDeps) {
     this.#deps = deps
     this.#steps = new RuleSteps({ ...deps, node: this.#node })
     this.#rounds = startRounds(() => this.#round())
+    this.#holding = startPeriodicRounds({
+      firstPauseMs: HOLD_INTERVAL_MS,
+      pauseMs: HOLD_INTERVAL_MS,
+      round: () => this.#steps.holdSilent(deps.database.db),
+      onFailure: (error) => deps.logger.warn({ err: error }, 'failed to hold the domains of rules; retrying'),
+    })
     this.#ends = [
       deps.onCommitted(() => {
         if (this.#served.size > 0) this.#rounds.wake()
@@ -117,6 +124,7 @@ export class Evaluator {
   async stop(): Promise<void> {
     for (const end of this.#ends) end()
     await this.#rounds.stop()
+    await this.#holding.stop()
     await endLeases(this.#deps.database.db, this.#node).catch(() => undefined)
   }
 
@@ -184,10 +192,6 @@ export class Evaluator {
     }
     if (monotonicMs() - this.#dueMs < DUE_INTERVAL_MS) return
     this.#dueMs = monotonicMs()
-    if (monotonicMs() - this.#heldMs >= HOLD_INTERVAL_MS) {
-      await this.#steps.holdSilent(this.#deps.database.db)
-      this.#heldMs = monotonicMs()
-    }
     for (const key of await this.#steps.lookForSilence(this.#deps.database.db)) this.#waiting.add(key)
     for (const key of await listDueDomains(this.#deps.database.db, Date.now() - DUE_INTERVAL_MS, MAX_DUE))
       this.#waiting.add(key)

@@ -44,7 +44,7 @@ export async function isElsewhere(db: Queryable, domainKey: number, node: string
   return rows.length === 0
 }
 
-/** Stores where the rules of the domain stand. Other processes leave the domain to this one for a while. */
+/** Stores where the rules of the domain stand. Other processes leave the domain to this one for a while, which begins now: a step may take long. */
 export async function storePlace(
   tx: Transaction,
   domainKey: number,
@@ -61,7 +61,7 @@ export async function storePlace(
   },
 ): Promise<void> {
   await sql`UPDATE rule_domains SET (xid, seq, message) = ROW (${placeValues(place)}), behind_since = to_timestamp(${behindSinceSeconds}::float8),
-    node = ${node}, leased_until = now() + make_interval(secs => ${leaseSeconds}) WHERE domain_key = ${domainKey}`.execute(
+    node = ${node}, leased_until = clock_timestamp() + make_interval(secs => ${leaseSeconds}) WHERE domain_key = ${domainKey}`.execute(
     tx,
   )
 }
@@ -72,7 +72,7 @@ export async function holdDomain(
   domainKey: number,
   { node, leaseSeconds }: { node: string; leaseSeconds: number },
 ): Promise<void> {
-  await sql`UPDATE rule_domains SET node = ${node}, leased_until = now() + make_interval(secs => ${leaseSeconds})
+  await sql`UPDATE rule_domains SET node = ${node}, leased_until = clock_timestamp() + make_interval(secs => ${leaseSeconds})
     WHERE domain_key = ${domainKey}`.execute(tx)
 }
 

@@ -58,6 +58,10 @@ export class SilenceWatch {
   #after: WatchedRow | undefined
   #nextMs = -Infinity
   #isFirst = true
+  /** So many clients fell silent that it is an outage if they are still watched: this is looked at first. */
+  #isSuspected = false
+  /** It was looked at. */
+  #isSure = false
 
   constructor(rule: CompiledRule, domainKey: number, clock: Pick<SilenceClock, 'nowMs'>) {
     if (rule.silence === undefined) throw new Error('the rule is not about silence')
@@ -112,6 +116,8 @@ export class SilenceWatch {
     this.#found = undefined
     this.#after = undefined
     this.#isFirst = false
+    if (this.#isSuspected) this.#isSure = true
+    this.#isSuspected = false
     this.#nextMs = this.#clock.nowMs + REFRESH_MS
     return { ended, hasMore: false }
   }
@@ -122,9 +128,12 @@ export class SilenceWatch {
     return was === 'nothing' ? [] : [was === 'client' ? id : this.#endOutage()]
   }
 
-  /** Who fell silent, of those that are still watched. */
+  /** Who fell silent, of those that are still watched. An outage is found when all clients were read again. */
   async judge(db: Queryable, limit: number): Promise<{ found: Silence[]; ended: string[] }> {
-    const found = this.#timers.judge(this.#judgedMs, limit)
+    if (this.#isSuspected) return { found: [], ended: [] }
+    const found = this.#timers.judge(this.#judgedMs, limit, this.#isSure)
+    this.#isSure = false
+    if (this.#timers.suspectsOutage) this.#suspect()
     const ids = found.flatMap((one) => (one.kind === 'client' ? [one.id] : []))
     if (ids.length === 0) return { found, ended: [] }
     const rows = await listWatched(db, this.#domainKey, this.rule.filter, { among: ids, limit })
@@ -142,6 +151,14 @@ export class SilenceWatch {
 
   get #judgedMs(): number {
     return this.#clock.nowMs - LATE_MS
+  }
+
+  /** What a running look found may be from before. */
+  #suspect(): void {
+    this.#isSuspected = true
+    this.#nextMs = -Infinity
+    this.#found = undefined
+    this.#after = undefined
   }
 
   #forget(ids: readonly string[]): string[] {

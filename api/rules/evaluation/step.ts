@@ -74,6 +74,8 @@ const SETTLE_MS = 500
 /** Batches of other channels that are passed without storing it. */
 const UNSTORED_BATCHES = 200
 const LEASE_SECONDS = 4
+/** A step that takes longer, and one of a domain that was not held for so long, holds it again at its end. */
+const HOLD_AGAIN_MS = 1_000
 /** A step ends at the next message when its evaluations took as long: others wait for it. */
 const MAX_EVALUATED_MS = 250
 /** And when what it causes has as many characters. */
@@ -138,6 +140,8 @@ export class RuleSteps {
   readonly #deps: StepDeps
   readonly #domains = new BoundedCache<number, Domain>({ maxEntries: MAX_DOMAINS })
   readonly #clock = new SilenceClock()
+  /** Domains that have a step: their rows are locked by it, so nobody can take them, and it holds them itself. */
+  readonly #stepping = new Set<number>()
 
   constructor(deps: StepDeps) {
     this.#deps = deps
@@ -153,7 +157,10 @@ export class RuleSteps {
     )
   }
 
-  /** Keeps the domains with rules about silence while no message comes. Call it more often than a lease ends. */
+  /**
+   * Keeps the domains with rules about silence while no message comes, and while the steps of others take long. Call it more often than a lease ends,
+   * also during steps.
+   */
   async holdSilent(db: Queryable): Promise<void> {
     const domains = new Map(this.#watching())
     if (domains.size === 0) return
@@ -161,7 +168,9 @@ export class RuleSteps {
     const held = await renewLeases(db, [...domains.keys()], { node: this.#deps.node, leaseSeconds: LEASE_SECONDS })
     for (const key of held) Object.assign(domains.get(key) ?? {}, { heldMs: nowMs })
     // Another process may have it, or the domain is disabled.
-    for (const [key, { heldMs }] of domains) if (nowMs - heldMs > LEASE_SECONDS * 1000) this.leave(key)
+    for (const [key, domain] of domains)
+      if (nowMs - domain.heldMs > LEASE_SECONDS * 1000 && !this.#stepping.has(key) && this.#domains.get(key) === domain)
+        this.leave(key)
   }
 
   /** Another process evaluates the domain. */
@@ -176,6 +185,7 @@ export class RuleSteps {
   /** One step of the domain, and of one of its rules that are behind. */
   async step(domainKey: number): Promise<StepOutcome> {
     const { journal, node } = this.#deps
+    this.#stepping.add(domainKey)
     try {
       let moved: { windows: DomainWindows; place: Place }[] = []
       let isRepeated = false
@@ -184,17 +194,15 @@ export class RuleSteps {
         if (isRepeated) this.#domains.delete(domainKey)
         isRepeated = true
         moved = []
+        const begunMs = monotonicMs()
         const domain = await takeDomain(tx, domainKey, node)
         if (domain === undefined) return { ...NOTHING, isElsewhere: true }
         const known = await this.#know(tx, domain)
         const shared = { domain, known, record }
         const together = await this.#stepTogether(tx, shared)
         if (known.windows !== undefined) moved.push({ windows: known.windows, place: together.place })
-        if (known.watches.size > 0) {
-          if (domain.node !== node) await holdDomain(tx, domainKey, { node, leaseSeconds: LEASE_SECONDS })
-          known.heldMs = monotonicMs()
-        }
         const alone = await this.#stepAlone(tx, { ...shared, domain: { ...domain, place: together.place } })
+        await this.#hold(tx, { domain, known, begunMs })
         const windowsOfAlone = alone.moved === undefined ? undefined : known.alone.get(alone.moved.ruleKey)
         if (alone.moved !== undefined && windowsOfAlone !== undefined)
           moved.push({ windows: windowsOfAlone, place: alone.moved.place })
@@ -212,7 +220,24 @@ export class RuleSteps {
       // What was added to the windows was not committed.
       this.#domains.delete(domainKey)
       throw error
+    } finally {
+      this.#stepping.delete(domainKey)
     }
+  }
+
+  /** At the end of a step: other processes leave the domain to this one, whatever time the step took. */
+  async #hold(
+    tx: Transaction,
+    { domain: { domainKey, node: before }, known, begunMs }: { domain: StepDomain; known: Domain; begunMs: number },
+  ): Promise<void> {
+    const { node } = this.#deps
+    const nowMs = monotonicMs()
+    const isWatching = known.watches.size > 0
+    const isLate = isWatching && (before !== node || nowMs - known.heldMs > HOLD_AGAIN_MS)
+    const isLong = (isWatching || known.windows !== undefined) && nowMs - begunMs > HOLD_AGAIN_MS
+    if (!isLate && !isLong) return
+    await holdDomain(tx, domainKey, { node, leaseSeconds: LEASE_SECONDS })
+    known.heldMs = nowMs
   }
 
   async #know(tx: Transaction, { domainKey, version, place, node }: StepDomain): Promise<Domain> {
@@ -239,7 +264,7 @@ export class RuleSteps {
       alone: new Map(),
       channels: known?.channels,
       watches: await this.#watch(tx, domainKey, rules, isOurs ? (known?.watches ?? NO_WATCHES) : NO_WATCHES),
-      heldMs: monotonicMs(),
+      heldMs: known?.heldMs ?? -Infinity,
     }
     this.#domains.set(domainKey, domain)
     return domain
@@ -698,10 +723,13 @@ async function judgeSilence(
   },
 ): Promise<boolean> {
   let [rules, silent] = [0, 0]
+  let isAnyStale = false
   for (const [rule, watch] of watches) {
     if (!watch.isDue || paused.has(rule.key)) continue
     if (rules >= MAX_ASKED || silent >= MAX_DUE) return true
     const { found, ended } = await watch.judge(tx, MAX_DUE - silent)
+    // An outage is suspected: who is still watched is read by the next step.
+    isAnyStale ||= watch.isStale
     // A rule that waits for the end of its minute asks nothing.
     if (found.length > 0) rules++
     silent += found.length
@@ -723,7 +751,7 @@ async function judgeSilence(
       fall(evaluation, rule, one, { atMs, sinceMs: watch.timeOf(one.sinceMs) })
     }
   }
-  return silent >= MAX_DUE
+  return isAnyStale || silent >= MAX_DUE
 }
 
 async function giveStates(

@@ -77,13 +77,7 @@ export function startRulePublications({ database, bus, gate, messages, logger, i
       return { row }
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error
-      if (isTemporary(error)) return { row, waitSeconds: 2 ** Math.min(row.attempts - 1, MAX_WAIT_DOUBLINGS) }
-      const isAccess = error.kind === 'forbidden' || error.kind === 'not_found'
-      const isOld = Date.now() - Date.parse(row.createdAt) > MAX_WAIT_MS
-      const reason = isAccess
-        ? `a message waits for its publication: ${error.message}: needs publish on channel ${row.channelId}, which must exist and be enabled`
-        : `a message was not published: ${error.message}`
-      return isAccess && !isOld ? { row, reason, waitSeconds: REFUSED_SECONDS } : { row, reason }
+      return refusedAttempt(row, error)
     }
   }
 
@@ -111,6 +105,17 @@ export function startRulePublications({ database, bus, gate, messages, logger, i
       return isFull
     },
   })
+}
+
+function refusedAttempt(row: QueuedPublication, error: ServiceError): Attempt {
+  if (isTemporary(error)) return { row, waitSeconds: 2 ** Math.min(row.attempts - 1, MAX_WAIT_DOUBLINGS) }
+  const isAccess = error.kind === 'forbidden' || error.kind === 'not_found'
+  const given = `a message was not published: ${error.message}`
+  if (!isAccess) return { row, reason: given }
+  if (!row.isWanted) return { row, reason: `the rule was stopped: ${given}` }
+  const reason = `a message waits for its publication: ${error.message}: needs publish on channel ${row.channelId}, which must exist and be enabled`
+  const isOld = Date.now() - Date.parse(row.createdAt) > MAX_WAIT_MS
+  return isOld ? { row, reason } : { row, reason, waitSeconds: REFUSED_SECONDS }
 }
 
 type Refused = { row: QueuedPublication; reason: string }

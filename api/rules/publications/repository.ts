@@ -24,6 +24,8 @@ export type QueuedPublication = {
   origin: string
   attempts: number
   createdAt: string
+  /** The rule still is, and was not disabled. */
+  isWanted: boolean
 }
 
 /**
@@ -47,9 +49,8 @@ export async function takePublications(db: Queryable): Promise<{ rows: QueuedPub
     JOIN rule_publications q ON q.key = due.key JOIN domains d ON d.key = q.domain_key
     WHERE p.key = due.key
     RETURNING p.key, p.domain_key AS "domainKey", d.id AS "domainId", p.rule_id AS "ruleId", p.user_key AS "userKey", p.channel_id AS "channelId", p.subtopic,
-      p.content_type AS "contentType", p.payload, p.depth, p.origin, p.attempts, p.created_at AS "createdAt"`.execute(
-    db,
-  )
+      p.content_type AS "contentType", p.payload, p.depth, p.origin, p.attempts, p.created_at AS "createdAt",
+      EXISTS (SELECT FROM rules r WHERE r.key = p.rule_key AND r.status = 'enabled') AS "isWanted"`.execute(db)
   return { rows: rows.toSorted((left, right) => left.key - right.key), isFull: rows.length >= MIN_SHARE }
 }
 

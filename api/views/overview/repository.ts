@@ -2,7 +2,7 @@
 import { consumersWithLetters } from '#api/consumers/index.ts'
 import { RATE_STEPS, WINDOW_SECONDS } from '#api/messages/index.ts'
 import type { RateWindow } from '#api/messages/index.ts'
-import { subscriptionsWithLetters } from '#api/provisioning/index.ts'
+import { rulesWithLetters, subscriptionsWithLetters } from '#api/provisioning/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { formatTime } from '#core/time.ts'
@@ -46,6 +46,7 @@ export async function findDeadLetters(
     task: tasksWithLetters(domainKey, LETTER_BOUNDS),
     consumer: consumersWithLetters(domainKey, LETTER_BOUNDS),
     subscription: subscriptionsWithLetters(userKey, domainKey, LETTER_BOUNDS),
+    rule: rulesWithLetters(domainKey, LETTER_BOUNDS),
   }
   const found = kinds.map((kind) => sql`(${parts[kind]})`)
   type Row = DeadLetters['sources'][number] & { total: number; isWhole: boolean }

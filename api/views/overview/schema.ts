@@ -75,7 +75,7 @@ const Runs = Type.Object(
   },
 )
 const Workers = Type.Object({ alive: Count, draining: Count, dead: Count, slots: Count, used_slots: Count })
-const LETTER_KINDS = ['task', 'consumer', 'subscription'] as const
+const LETTER_KINDS = ['task', 'consumer', 'subscription', 'rule'] as const
 export type LetterKind = (typeof LETTER_KINDS)[number]
 /** The limits apply to each kind. Further letters of a source are not counted. */
 export const LETTER_BOUNDS = { sources: 50, letters: 1_000 } as const
@@ -96,7 +96,7 @@ const DeadLetters = Type.Object(
       Type.Object({
         kind: Type.Enum([...LETTER_KINDS]),
         id: Id,
-        name: Type.String({ description: 'Name of the task or named consumer, contact of the subscription' }),
+        name: Type.String({ description: 'Name of the task, named consumer or rule, contact of the subscription' }),
         count: Type.Integer({
           minimum: 1,
           maximum: LETTER_BOUNDS.letters,
@@ -108,7 +108,7 @@ const DeadLetters = Type.Object(
     ),
   },
   {
-    description: `Messages that were given up, and are kept until they are retried or discarded. Those of tasks require \`task_read\`, those of named consumers \`consumer_read\`. Of subscriptions to channels of the domain, the caller's own are counted; with a personal access token, none. At most ${LETTER_BOUNDS.letters.toLocaleString('en')} letters of each source are counted, and the newest ${LETTER_BOUNDS.sources} sources of each kind that have some`,
+    description: `Messages that were given up, and are kept until they are retried or discarded. Those of tasks require \`task_read\`, those of named consumers \`consumer_read\`, those of rules \`rule_update\`. Of subscriptions to channels of the domain, the caller's own are counted; with a personal access token, none. At most ${LETTER_BOUNDS.letters.toLocaleString('en')} letters of each source are counted, and the newest ${LETTER_BOUNDS.sources} sources of each kind that have some`,
   },
 )
 export type DeadLetters = Static<typeof DeadLetters>

@@ -53,6 +53,7 @@ export function createOverviewService({ database, access, devices, groups }: Ove
     const kinds: LetterKind[] = []
     if (domain.can('task_read')) kinds.push('task')
     if (domain.can('consumer_read')) kinds.push('consumer')
+    if (domain.can('rule_update')) kinds.push('rule')
     // The routes of subscriptions accept no personal access token either.
     if (caller.credential !== 'pat') kinds.push('subscription')
     return findDeadLetters(db, { domainKey: domain.domainKey, userKey: caller.key }, kinds)

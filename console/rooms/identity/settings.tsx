@@ -14,7 +14,7 @@ import { Confirm } from '../../shell/confirm.tsx'
 import { splitTags } from '../../shell/filters.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { Quotas } from './quotas.tsx'
-import { RetentionField, retentionOf } from '../../shell/retention.tsx'
+import { AlarmRetentionField, RetentionField, retentionOf } from '../../shell/retention.tsx'
 import { useDomainDenied } from '../../shell/permissions.ts'
 import { useDomainId } from '../../shell/url.ts'
 
@@ -52,6 +52,7 @@ function General({ domain }: { domain: Domain }) {
   const [alias, setAlias] = useState(domain.alias)
   const [tags, setTags] = useState(domain.tags.join(', '))
   const [days, setDays] = useState(domain.retention_days === undefined ? '' : String(domain.retention_days))
+  const [alarmDays, setAlarmDays] = useState(String(domain.alarm_retention_days ?? ''))
   const save = useFormAction('The settings were not saved', async () => {
     await call('PATCH /domains/{domain_id}', {
       params: { domain_id: domain.id },
@@ -60,6 +61,7 @@ function General({ domain }: { domain: Domain }) {
         ...(alias.trim() === domain.alias ? {} : { alias: alias.trim() }),
         tags: splitTags(tags),
         retention_days: retentionOf(days),
+        alarm_retention_days: retentionOf(alarmDays),
       },
     })
     return 'Saved'
@@ -71,6 +73,7 @@ function General({ domain }: { domain: Domain }) {
         <TextField label="Alias" field="alias" value={alias} onChange={setAlias} hint="A short name in addresses" />
         <TextField label="Tags" field="tags" value={tags} onChange={setTags} hint="Separated by commas" />
         <RetentionField value={days} onChange={setDays} none="Kept, unless the channel says otherwise" />
+        <AlarmRetentionField value={alarmDays} onChange={setAlarmDays} />
         <div className="row">
           <Button type="submit" kind="primary" busy={save.isBusy} disabledReason={cannotUpdate}>
             Save

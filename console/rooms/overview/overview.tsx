@@ -174,10 +174,12 @@ const LETTER_KINDS: Readonly<Record<LetterSource['kind'], string>> = {
   task: 'task',
   consumer: 'consumer',
   subscription: 'your subscription',
+  rule: 'rule',
 }
 
 function pathOfLetters(domain: string, { kind, id }: LetterSource): string {
   if (kind === 'subscription') return paths.notification(id)
+  if (kind === 'rule') return paths.rule(domain, id)
   return kind === 'task' ? paths.task(domain, id, 'dead-letters') : paths.consumer(domain, id, 'dead-letters')
 }
 
