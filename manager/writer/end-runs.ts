@@ -160,8 +160,10 @@ const conflictError = (spec: RunSpec) =>
 function endingWith(state: StateChanges, run: Pick<RunHandle, 'id' | 'spec'>, ending: RunEnding): RunEnding {
   const verdict = state.verdictOf(run.id)
   if (verdict === undefined) return ending
-  const { stateEntries: _lost, isOutputInResult: _output, ...kept } = ending
-  const failed = { ...kept, state: TASK_STATE.failed, results: null, staged: null }
+  const { stateEntries: _lost, ...kept } = ending
+  // What a command has written is in its results alone, and says why the run did what it did.
+  const results = ending.isOutputInResult === true ? {} : { results: null, staged: null }
+  const failed = { ...kept, ...results, state: TASK_STATE.failed }
   return verdict === 'conflict'
     ? { ...failed, reason: STATE_CONFLICT, error: conflictError(run.spec) }
     : { ...failed, reason: 'guest_error', error: verdict.refused }

@@ -134,7 +134,9 @@ export function keyvalueComponent(draft: Draft, config: string): Promise<Uint8Ar
   const lowered = [
     ...all.map((one) => [hostName(one), one.from] as const),
     ['open', 'store'] as const,
-    ...(hasCas ? (['[static]cas.new', '[method]cas.current', 'swap'] as const).map((n) => [n, 'atomics'] as const) : []),
+    ...(hasCas
+      ? (['[static]cas.new', '[method]cas.current', 'swap'] as const).map((n) => [n, 'atomics'] as const)
+      : []),
     ['config-get', 'config'] as const,
     ['config-get-all', 'config'] as const,
   ]

@@ -115,7 +115,12 @@ describe.each(Object.keys(DRAFTS) as Draft[])('wasi:keyvalue@%s', (draft) => {
       ['k24', bytes('24')],
     ])
     expect(await task.call('get-many', [])).toEqual([])
-    expect(await task.call('delete-many', pairs.slice(1).map(([key]) => key))).toBe(null)
+    expect(
+      await task.call(
+        'delete-many',
+        pairs.slice(1).map(([key]) => key),
+      ),
+    ).toBe(null)
     expect(await task.call('list-keys', null)).toEqual({ keys: ['k00'], cursor: null })
     // The last of two values of one key is kept, and a run sees what it has written.
     const twice = [
