@@ -4,7 +4,7 @@ import { sql } from '#core/sql.ts'
 import type { Caller } from '../harness/api.ts'
 import { useWorld } from '../harness/world.ts'
 import { moduleFromText } from '../worker/pool.ts'
-import { componentCounter, coreCounter } from './counter.ts'
+import { componentCounter, coreCounter, keyedCounter } from './counter.ts'
 import { startTestTenant } from './platform.ts'
 import { clientOf, until } from './support.ts'
 
@@ -53,6 +53,35 @@ test('runs at the same time lose no change', async () => {
   // Each number once, up to that of the runs that completed.
   expect(results.toSorted((a, b) => a - b)).toEqual(results.map((_, index) => index + 1))
   expect(await add(id, 0)).toMatchObject({ results: [results.length] })
+})
+
+test('64 runs at a time lose no change of 1,000 keys, and repeat less than one in ten', async () => {
+  const id = await taskWith(await keyedCounter())
+  const [atATime, each, keys] = [64, 5, 1_000]
+  const expected = new Map<string, number>()
+  const caller = async (number: number) => {
+    for (let run = 0; run < each; run++) {
+      const key = Math.imul(number * each + run, 2_654_435_761) >>> 0
+      const { results } = (
+        await tenant.owner.call('POST', `/tasks/${id}/invoke`, { inputs: [key % keys] })
+      ).json<Ended>()
+      expect(results).toHaveLength(1)
+      const name = String(key % keys).padStart(4, '0')
+      expected.set(name, (expected.get(name) ?? 0) + 1)
+    }
+  }
+  await Promise.all(Array.from({ length: atATime }, (_, number) => caller(number)))
+  const { rows } = await sql<{ name: string; value: Buffer }>`
+    SELECT name, value FROM task_state WHERE task_key = (SELECT key FROM tasks WHERE id = ${id})`.execute(
+    tenant.database.db,
+  )
+  expect(new Map(rows.map(({ name, value }) => [name, value.readInt32LE()]))).toEqual(expected)
+  const { rows: repeats } = await sql<{ count: number }>`
+    SELECT count(*)::int AS count FROM run_attempts a JOIN runs r ON r.key = a.run_key
+    WHERE r.task_key = (SELECT key FROM tasks WHERE id = ${id}) AND a.reason = 'state_conflict'`.execute(
+    tenant.database.db,
+  )
+  expect(repeats[0]?.count).toBeLessThan((atATime * each) / 10)
 })
 
 test('starts and invocations at the same time lose no change', async () => {
