@@ -37,6 +37,7 @@ import { benchSandbox } from './sandbox.ts'
 import { benchSoak } from './soak.ts'
 import { benchStart } from './start.ts'
 import { benchStorm } from './storm.ts'
+import { benchTaskState } from './task-state.ts'
 import { benchTasks } from './tasks.ts'
 import { benchTriggers } from './triggers.ts'
 
@@ -56,6 +57,7 @@ const BENCHES = {
   bulk: benchBulk,
   journal: benchJournal,
   tasks: benchTasks,
+  state: benchTaskState,
   'first-runs': benchFirstRuns,
   fairness: async () => {
     await benchFairness()

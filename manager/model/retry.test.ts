@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { MAX_BACKOFF_MS } from './limits.ts'
-import { afterFailure, backoffMs } from './retry.ts'
+import { afterFailure, backoffMs, conflictDelayMs } from './retry.ts'
 import { FAILURE_REASONS } from './run.ts'
 
 const spec = { max_attempts: null, backoff_ms: 1000, on_lost: 'requeue' } as const
@@ -46,6 +46,17 @@ test('the backoff doubles up to 100 s and varies by a fifth', () => {
       const delay = backoffMs(1000, attempt, random)
       expect(delay).toBeGreaterThanOrEqual(plain * 0.8 - 1)
       expect(delay).toBeLessThanOrEqual(plain * 1.2 + 1)
+    }),
+  )
+})
+
+test('a run that met a conflict waits for anything up to a time that doubles, and longer where attempts take longer', () => {
+  expect([0, 1, 4].map((before) => conflictDelayMs(before, 5, 1))).toEqual([61, 121, 961])
+  expect([0, 1].map((before) => conflictDelayMs(before, 500, 0.5))).toEqual([1001, 2001])
+  expect(conflictDelayMs(4, 600_000, 0.999)).toBeLessThanOrEqual(60_001)
+  fc.assert(
+    fc.property(fc.integer({ min: 0, max: 5 }), fc.double({ min: 0, max: 1e6, noNaN: true }), (before, attemptMs) => {
+      expect(conflictDelayMs(before, attemptMs, 0)).toBe(1)
     }),
   )
 })

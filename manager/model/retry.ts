@@ -52,3 +52,18 @@ export function backoffMs(firstMs: number, attempt: number, random: number): num
   const plain = Math.min(firstMs * 2 ** Math.min(attempt - 1, 30), MAX_BACKOFF_MS)
   return Math.round(plain * (1 - JITTER + 2 * JITTER * random))
 }
+
+/** The longest pause after the first conflict; it doubles with each one. */
+const FIRST_CONFLICT_MS = 60
+/** Attempts that take longer, because of their function or of a busy machine, meet others for longer. */
+const ATTEMPT_TIMES = 4
+const MAX_CONFLICT_MS = 60_000
+
+/**
+ * The pause before a run is repeated whose state others have changed, after so many conflicts before. `attemptMs`: from its assignment to its conflict.
+ * It is anything up to a limit, so that runs that met do not meet again, and at least 1 ms.
+ */
+export function conflictDelayMs(before: number, attemptMs: number, random: number): number {
+  const longestMs = Math.max(FIRST_CONFLICT_MS, ATTEMPT_TIMES * attemptMs) * 2 ** before
+  return 1 + Math.round(Math.min(longestMs, MAX_CONFLICT_MS) * random)
+}

@@ -16,7 +16,7 @@ import { startRuns } from './start-runs.ts'
 import type { StartedRun } from '../model/start.ts'
 import { writesState } from './write-state.ts'
 import { forceStop, sendRequestedCancels, stopTask } from './stop-runs.ts'
-import { refreshQueues, sweepRuns } from './sweep-runs.ts'
+import { enqueueDue, refreshQueues, sweepRuns } from './sweep-runs.ts'
 
 type Application = {
   managerId: string
@@ -77,6 +77,8 @@ export async function applyChanges(
   for (const { change, index } of of('stop')) outcomes[index] = await stopTask(batch, change.stop)
   const forced = of('force').flatMap(({ change }) => change.keys)
   if (forced.length > 0) await forceStop(batch, forced)
+  const delayed = of('due').flatMap(({ change }) => change.runs)
+  if (delayed.length > 0) await enqueueDue(batch, delayed)
   const sweeps = of('sweep')
   if (sweeps.length > 0) {
     const due = await sweepRuns(batch, managerId)

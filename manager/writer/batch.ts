@@ -25,6 +25,7 @@ import { noteTasks } from '../store/notes.ts'
 import type { AssignedRun } from '../model/run.ts'
 import { refusalOf } from './counted-quota.ts'
 import type { CountedQuotas } from './counted-quota.ts'
+import type { DelayedRuns } from './delayed-runs.ts'
 import type { RunEndings } from './endings.ts'
 import type { FairShares } from './fair-shares.ts'
 import type { RunQueues } from './queues.ts'
@@ -43,6 +44,7 @@ export type WriterContext = {
   counted: CountedQuotas
   endings: RunEndings
   unrecorded: Pick<UnrecordedRuns, 'find' | 'finish' | 'startOver'>
+  delayed: Pick<DelayedRuns, 'add'>
   modules: ModuleCatalogue
   tasks: KnownTasks
   timing: ManagerTiming

@@ -3,6 +3,7 @@ import type { Actor } from '#api/identity/index.ts'
 import type { RunEnding, RunIdentity } from '../model/run.ts'
 import type { StartRequest } from '../model/start.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
+import type { DelayedRun } from './delayed-runs.ts'
 import type { HelloClaims } from './reconcile-runs.ts'
 import type { WorkerRemoval } from './remove-worker.ts'
 import type { TaskStop } from './stop-runs.ts'
@@ -21,6 +22,7 @@ export type Change =
   | { kind: 'stop'; stop: TaskStop }
   | { kind: 'force'; keys: number[] }
   | { kind: 'sweep' }
+  | { kind: 'due'; runs: DelayedRun[] }
   | { kind: 'claim' }
 
 export type ChangeOf<K extends Change['kind']> = Extract<Change, { kind: K }>

@@ -14,7 +14,7 @@ import { requeueRuns, type Requeue } from './requeue-runs.ts'
 import { publishResults } from './publish-results.ts'
 import { settleTriggered } from './settle-triggered.ts'
 import { MAX_CONFLICTS, STATE_CONFLICT, StateChanges, writesState } from './write-state.ts'
-import { afterEnd } from '../model/retry.ts'
+import { afterEnd, conflictDelayMs } from '../model/retry.ts'
 import { endsWithMessages, holdsPublications } from '../model/run.ts'
 import type { AssignedRun, RunEnding, RunHandle, RunSpec } from '../model/run.ts'
 
@@ -113,6 +113,9 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
   }
   await writeEnds(batch, ends, state)
   await requeueRuns(batch, requeues)
+  batch.afterCommit(() => {
+    for (const { run, delayMs } of repeats?.values() ?? []) batch.context.delayed.add(run, delayMs)
+  })
   await findEarlierRecords(batch, reported, unknown, recorded)
   return recorded
 }
@@ -126,7 +129,7 @@ const COUNT_CONFLICTS = `
 async function repeatsOf(
   batch: RunBatch,
   state: StateChanges,
-  held: readonly { run: AssignedRun }[],
+  held: readonly { run: AssignedRun; ending: RunEnding }[],
 ): Promise<ReadonlyMap<string, Requeue>> {
   const conflicting = held.filter(({ run }) => state.verdictOf(run.id) === 'conflict')
   if (conflicting.length === 0) return new Map()
@@ -135,12 +138,17 @@ async function repeatsOf(
     STATE_CONFLICT,
   ])
   const counts = new Map(rows.map((row) => [row.key, row.conflicts]))
+  const nowMs = monotonicMs()
+  const delayOf = ({ key, sentMs }: AssignedRun, { durationMs }: RunEnding) => {
+    const attemptMs = sentMs === undefined ? (durationMs ?? 0) : nowMs - sentMs
+    return conflictDelayMs(counts.get(key) ?? 0, attemptMs, batch.context.random())
+  }
   return new Map(
     conflicting
       .filter(({ run }) => isRepeatable(run.spec) && (counts.get(run.key) ?? 0) < MAX_CONFLICTS)
-      .map(({ run }) => [
+      .map(({ run, ending }) => [
         run.id,
-        { run, reason: STATE_CONFLICT, error: CONFLICT_ERROR, costsAttempt: false, delayMs: 0 },
+        { run, reason: STATE_CONFLICT, error: CONFLICT_ERROR, costsAttempt: false, delayMs: delayOf(run, ending) },
       ]),
   )
 }
@@ -160,8 +168,10 @@ const conflictError = (spec: RunSpec) =>
 function endingWith(state: StateChanges, run: Pick<RunHandle, 'id' | 'spec'>, ending: RunEnding): RunEnding {
   const verdict = state.verdictOf(run.id)
   if (verdict === undefined) return ending
-  const { stateEntries: _lost, isOutputInResult: _output, ...kept } = ending
-  const failed = { ...kept, state: TASK_STATE.failed, results: null, staged: null }
+  const { stateEntries: _lost, ...kept } = ending
+  // What a command has written is in its results alone, and says why the run did what it did.
+  const results = ending.isOutputInResult === true ? {} : { results: null, staged: null }
+  const failed = { ...kept, ...results, state: TASK_STATE.failed }
   return verdict === 'conflict'
     ? { ...failed, reason: STATE_CONFLICT, error: conflictError(run.spec) }
     : { ...failed, reason: 'guest_error', error: verdict.refused }

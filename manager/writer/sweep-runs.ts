@@ -7,6 +7,7 @@ import { TASK_STATE } from '#proto/index.ts'
 import type { RunBatch } from './batch.ts'
 import { GROUP_CHECK_MS } from './broadcasts.ts'
 import { writeEnds } from './end-runs.ts'
+import type { DelayedRun } from './delayed-runs.ts'
 import { FittingWorkers } from './fitting-workers.ts'
 import { DEFAULT_QUEUE_TIMEOUT_MS, MAX_CHECKED_PER_SWEEP } from '../model/limits.ts'
 import { leaseMs, type ManagerTiming } from '../model/timing.ts'
@@ -53,6 +54,21 @@ const DEFER = `
   UPDATE runs r SET next_check_at = now() + make_interval(secs => c.delay_ms / 1000), checks = least(r.checks + 1, 30)
   FROM unnest($1::bigint[], $2::float8[]) AS c (key, delay_ms)
   WHERE r.key = c.key`
+
+const ENQUEUE_DUE = `
+  UPDATE runs r SET queue_seq = nextval('fence'), next_check_at = now() + make_interval(secs => $2::float8 / 1000)
+  WHERE r.key = ANY($1::bigint[]) AND r.queue_seq IS NULL AND r.worker_key IS NULL AND r.state = ${TASK_STATE.scheduled}
+    AND r.next_check_at <= now()
+  RETURNING r.key`
+
+/** Queues runs whose pause has passed. Those that a sweep has queued before stay as they are. */
+export async function enqueueDue(batch: RunBatch, runs: readonly DelayedRun[]): Promise<void> {
+  const { queues, timing } = batch.context
+  const needsOf = new Map(runs.map(({ key, needs }) => [key, needs]))
+  const sorted = [...needsOf.keys()].toSorted((left, right) => left - right)
+  const rows = await batch.rows<{ key: number }>('enqueue-due', ENQUEUE_DUE, [sorted, timing.placementCheckMs])
+  for (const { key } of rows) queues.add(needsOf.get(key) ?? '', 1)
+}
 
 /** Returns the number of due rows, so that the caller repeats at once while there are many. */
 export async function sweepRuns(batch: RunBatch, managerId: string): Promise<number> {

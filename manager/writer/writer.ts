@@ -15,6 +15,7 @@ import { applyChanges, isPlainBatch } from './apply-changes.ts'
 import type { Change } from './changes.ts'
 import { RunBatch, type WriterContext } from './batch.ts'
 import { WriterConnections } from './connections.ts'
+import { DelayedRuns } from './delayed-runs.ts'
 import { findAssignedRun } from './end-runs.ts'
 import { Fences } from './fences.ts'
 import { RUN_METRICS, WRITER_OBSERVER } from './metrics.ts'
@@ -42,7 +43,7 @@ const REPORT_RETRY_MS = 60_000
 const START_RETRY_MS = 3_000
 
 export type RunWriterDeps = {
-  context: Omit<WriterContext, 'unrecorded'>
+  context: Omit<WriterContext, 'unrecorded' | 'delayed'>
   database: Pick<Database, 'db' | 'dedicated' | 'limitSilence' | 'replicated'>
   signal: AbortSignal
 }
@@ -54,6 +55,7 @@ export type RunWriterDeps = {
 export class RunWriter {
   readonly #context: WriterContext
   readonly #unrecorded: UnrecordedRuns
+  readonly #delayed: DelayedRuns
   readonly #connections: WriterConnections
   readonly #queue: GroupCommit<Change, unknown>
   readonly #removePending: () => void
@@ -68,8 +70,11 @@ export class RunWriter {
       submit: (change) => this.#submit(change),
       onBegun: ({ session, assigned }) => void this.markRunning(session, [assigned]).catch(() => undefined),
     })
-    const context = { ...given, unrecorded }
+    // What fails is found by a sweep.
+    const delayed = new DelayedRuns((runs) => void this.#submit({ kind: 'due', runs }).catch(() => undefined))
+    const context = { ...given, unrecorded, delayed }
     this.#unrecorded = unrecorded
+    this.#delayed = delayed
     this.#context = context
     this.#connections = new WriterConnections(database)
     this.#queue = new GroupCommit({
@@ -196,6 +201,7 @@ export class RunWriter {
   }
 
   async close(): Promise<void> {
+    this.#delayed.close()
     await this.#unrecorded.close()
     await this.#queue.close()
     this.#removePending()

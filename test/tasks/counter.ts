@@ -17,6 +17,24 @@ export const coreCounter = (bucket = 0) =>
       (if (local.get $code) (then (return (local.get $code))))
       (i32.load (i32.const 0))))`)
 
+/** `count(key)` adds 1 to a key of four bytes, and returns the sum. */
+export const keyedCounter = () =>
+  moduleFromText(`(module
+    (import "skein" "state_get" (func $get (param i32 i32 i32 i32 i32) (result i32)))
+    (import "skein" "state_set" (func $set (param i32 i32 i32 i32 i32) (result i32)))
+    (memory (export "memory") 1)
+    (func (export "count") (param $key i32) (result i32) (local $at i32)
+      (local.set $at (i32.const 4))
+      (loop $digits
+        (local.set $at (i32.sub (local.get $at) (i32.const 1)))
+        (i32.store8 offset=100 (local.get $at) (i32.add (i32.const 48) (i32.rem_u (local.get $key) (i32.const 10))))
+        (local.set $key (i32.div_u (local.get $key) (i32.const 10)))
+        (br_if $digits (local.get $at)))
+      (drop (call $get (i32.const 0) (i32.const 100) (i32.const 4) (i32.const 0) (i32.const 4)))
+      (i32.store (i32.const 0) (i32.add (i32.load (i32.const 0)) (i32.const 1)))
+      (if (call $set (i32.const 0) (i32.const 100) (i32.const 4) (i32.const 0) (i32.const 4)) (then unreachable))
+      (i32.load (i32.const 0))))`)
+
 /** `add(delta)` of a component: `increment` of wasi:keyvalue/atomics with the key `n` of the bucket `task`; the number, or 1000 for an err. */
 export const componentCounter = (version: string) =>
   Promise.resolve(

@@ -4,7 +4,7 @@ import { sql } from '#core/sql.ts'
 import type { Caller } from '../harness/api.ts'
 import { useWorld } from '../harness/world.ts'
 import { moduleFromText } from '../worker/pool.ts'
-import { componentCounter, coreCounter } from './counter.ts'
+import { componentCounter, coreCounter, keyedCounter } from './counter.ts'
 import { startTestTenant } from './platform.ts'
 import { clientOf, until } from './support.ts'
 
@@ -53,6 +53,35 @@ test('runs at the same time lose no change', async () => {
   // Each number once, up to that of the runs that completed.
   expect(results.toSorted((a, b) => a - b)).toEqual(results.map((_, index) => index + 1))
   expect(await add(id, 0)).toMatchObject({ results: [results.length] })
+})
+
+test('64 runs at a time lose no change of 1,000 keys, and repeat less than one in ten', async () => {
+  const id = await taskWith(await keyedCounter())
+  const [atATime, each, keys] = [64, 5, 1_000]
+  const expected = new Map<string, number>()
+  const caller = async (number: number) => {
+    for (let run = 0; run < each; run++) {
+      const key = Math.imul(number * each + run, 2_654_435_761) >>> 0
+      const { results } = (
+        await tenant.owner.call('POST', `/tasks/${id}/invoke`, { inputs: [key % keys] })
+      ).json<Ended>()
+      expect(results).toHaveLength(1)
+      const name = String(key % keys).padStart(4, '0')
+      expected.set(name, (expected.get(name) ?? 0) + 1)
+    }
+  }
+  await Promise.all(Array.from({ length: atATime }, (_, number) => caller(number)))
+  const { rows } = await sql<{ name: string; value: Buffer }>`
+    SELECT name, value FROM task_state WHERE task_key = (SELECT key FROM tasks WHERE id = ${id})`.execute(
+    tenant.database.db,
+  )
+  expect(new Map(rows.map(({ name, value }) => [name, value.readInt32LE()]))).toEqual(expected)
+  const { rows: repeats } = await sql<{ count: number }>`
+    SELECT count(*)::int AS count FROM run_attempts a JOIN runs r ON r.key = a.run_key
+    WHERE r.task_key = (SELECT key FROM tasks WHERE id = ${id}) AND a.reason = 'state_conflict'`.execute(
+    tenant.database.db,
+  )
+  expect(repeats[0]?.count).toBeLessThan((atATime * each) / 10)
 })
 
 test('starts and invocations at the same time lose no change', async () => {
@@ -106,6 +135,50 @@ test('a run that would exceed a limit of the task fails with the reason, and one
   expect(failed).toMatchObject({ reason: 'guest_error', results: null })
   expect(failed.error).toBe('the state of the task would have 10001 keys, at most 10000 are stored')
   expect((await get(id, 'n')).status).toBe(404)
+})
+
+/** A command that reads the key `n`, waits, writes to its outputs, and sets the key. */
+const slowCommand = (waitMs: number) =>
+  moduleFromText(`(module
+    (import "skein" "state_get" (func $get (param i32 i32 i32 i32 i32) (result i32)))
+    (import "skein" "state_set" (func $set (param i32 i32 i32 i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+    (memory (export "memory") 1) (data (i32.const 100) "n") (data (i32.const 110) "begun\\nstuck\\n")
+    (data (i32.const 124) "\\6e\\00\\00\\00\\06\\00\\00\\00\\74\\00\\00\\00\\06\\00\\00\\00")
+    (func (export "_start")
+      (drop (call $get (i32.const 0) (i32.const 100) (i32.const 1) (i32.const 0) (i32.const 4)))
+      (drop (call $write (i32.const 1) (i32.const 124) (i32.const 1) (i32.const 200)))
+      (drop (call $write (i32.const 2) (i32.const 132) (i32.const 1) (i32.const 200)))
+      (i32.store (i32.const 316) (i32.const 1))
+      (i64.store (i32.const 324) (i64.const ${waitMs}000000))
+      (drop (call $poll (i32.const 300) (i32.const 400) (i32.const 1) (i32.const 500)))
+      (drop (call $set (i32.const 0) (i32.const 100) (i32.const 1) (i32.const 100) (i32.const 1)))))`)
+
+test('what a run has written to its outputs is kept when its state cannot be written', async () => {
+  const id = await taskWith(await slowCommand(150))
+  const { call } = tenant.owner
+  const outputs = async (name: string) => (await call('GET', `/tasks/${id}/logs?stream=${name}`)).text
+  let isOpen = true
+  const ending = call('POST', `/tasks/${id}/invoke`).finally(() => {
+    isOpen = false
+  })
+  for (let at = 0; isOpen; at++) {
+    expect((await call('PUT', `/tasks/${id}/state/n`, { value: String(at) })).status).toBe(200)
+    await new Promise((resolve) => setTimeout(resolve, 15))
+  }
+  const conflicted = (await ending).json<Ended>()
+  expect(conflicted).toMatchObject({ reason: 'state_conflict', results: { stdout: 'begun\n', stderr: 'stuck\n' } })
+  expect([await outputs('stdout'), await outputs('stderr')]).toEqual(['begun\n', 'stuck\n'])
+
+  expect((await call('DELETE', `/tasks/${id}/state/n`)).status).toBe(204)
+  await sql`UPDATE task_state_sizes SET keys = 10000 WHERE task_key = (SELECT key FROM tasks WHERE id = ${id})`.execute(
+    tenant.database.db,
+  )
+  const refused = (await call('POST', `/tasks/${id}/invoke`)).json<Ended>()
+  expect(refused).toMatchObject({ reason: 'guest_error', results: { stdout: 'begun\n', stderr: 'stuck\n' } })
+  expect(refused.error).toContain('10001 keys')
+  expect([await outputs('stdout'), await outputs('stderr')]).toEqual(['begun\n', 'stuck\n'])
 })
 
 test('users list, read, write and delete keys, with a version or without', async () => {

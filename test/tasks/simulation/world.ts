@@ -64,6 +64,8 @@ class Manager {
       endings: new RunEndings(),
       // Starts of the simulation are not awaited: each is recorded first.
       unrecorded: { find: () => undefined, finish: () => undefined, startOver: () => undefined },
+      // No run of the simulation has state.
+      delayed: { add: () => undefined },
       modules: new ModuleCatalogue(),
       tasks: new KnownTasks(),
       timing: DEFAULT_TIMING,
