@@ -48,6 +48,8 @@ import {
   createUsageService,
   removalsOf,
   removeDeadNodes,
+  archiveState,
+  forgetArchiveRounds,
   startArchiver,
   startMessages,
   startSessionStore,
@@ -224,7 +226,7 @@ async function startDeviceParts(life: Lifecycle, options: ApiOptions, { identity
       const value = await startArchiver({ database, logger, url, afterMs })
       return { value, stop: () => value.stop() }
     })
-  }
+  } else await forgetArchiveRounds(database.db)
   const fullDomains = createFullDomains(database, identity.quotas, logger)
   const provisioning = await life.start('provisioning', async () => {
     const value = await startProvisioning({
@@ -369,7 +371,7 @@ async function entityRoutes(
     listeners: connect?.listeners,
     publicUrl: config.publicUrl,
   })(app)
-  await databaseHealthRoute({ identity, diagnose })(app)
+  await databaseHealthRoute({ identity, diagnose, archive: () => archiveState(database.db) })(app)
   await events.routes(app)
   await devices.routes(app)
 }

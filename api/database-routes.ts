@@ -5,6 +5,7 @@ import type { RoutePlugin } from '#http/index.ts'
 import type { DatabaseDiagnosis } from '#infrastructure/index.ts'
 import { formatTime } from '#core/time.ts'
 import type { Identity } from './identity/index.ts'
+import type { ArchiveState } from './messages/index.ts'
 
 const Count = Type.Integer({ minimum: 0 })
 
@@ -66,6 +67,23 @@ const DatabaseHealth = Type.Object(
       },
       { description: 'What a restore could begin with' },
     ),
+    history: Type.Optional(
+      Type.Object(
+        {
+          succeeded_at: Type.String({
+            format: 'date-time',
+            description: 'When a round last succeeded, or when the first one began',
+          }),
+          failure: Type.Optional(
+            Type.String({ description: 'What failed in the last round, which is repeated; absent: nothing did' }),
+          ),
+          waiting_ranges: Type.Integer({ description: 'Ranges of records whose copy is due' }),
+          behind_seconds: Type.Number({ description: 'Since when the oldest of them is due' }),
+          overdue_files: Type.Integer({ description: 'Files that should have been deleted for an hour or longer' }),
+        },
+        { description: 'The copy of records for other engines; absent: no node makes one (SKEIN_ARCHIVE_URL)' },
+      ),
+    ),
     migrations: Type.Object({
       known: Type.Integer({ description: 'Number of the newest migration that this program knows' }),
       applied: Type.Integer({ description: 'Number of the newest migration in the database' }),
@@ -83,9 +101,13 @@ const DatabaseHealth = Type.Object(
 const timeField = (name: string, time: string | null | undefined) =>
   time === null || time === undefined ? {} : { [name]: formatTime(time) }
 
-type Deps = { identity: Pick<Identity, 'access'>; diagnose: () => Promise<DatabaseDiagnosis> }
+type Deps = {
+  identity: Pick<Identity, 'access'>
+  diagnose: () => Promise<DatabaseDiagnosis>
+  archive: () => Promise<ArchiveState | undefined>
+}
 
-export function databaseHealthRoute({ identity, diagnose }: Deps): RoutePlugin {
+export function databaseHealthRoute({ identity, diagnose, archive }: Deps): RoutePlugin {
   return (app) => {
     app.get(
       '/health/database',
@@ -102,6 +124,7 @@ export function databaseHealthRoute({ identity, diagnose }: Deps): RoutePlugin {
         identity.access.requirePlatformAdmin(request.principal)
         const { isEmbedded, isReplica, sizeBytes, disk, settings, standbys, oldestWrite, backups, ...found } =
           await diagnose()
+        const copies = await archive()
         return {
           version: found.version,
           is_embedded: isEmbedded,
@@ -134,6 +157,17 @@ export function databaseHealthRoute({ identity, diagnose }: Deps): RoutePlugin {
                   },
                 }),
           },
+          ...(copies === undefined
+            ? {}
+            : {
+                history: {
+                  succeeded_at: formatTime(copies.succeededAt),
+                  ...(copies.failure === null ? {} : { failure: copies.failure }),
+                  waiting_ranges: copies.waiting,
+                  behind_seconds: copies.behindSeconds,
+                  overdue_files: copies.overdueFiles,
+                },
+              }),
           migrations: found.migrations,
           nodes: [...found.nodes],
         }

@@ -18,10 +18,12 @@ export {
   HistoryCheck,
   VerifyQuery,
   archiveGauges,
+  archiveState,
   createArchiveService,
+  forgetArchiveRounds,
   startArchiver,
 } from './archive/index.ts'
-export type { ArchiveService } from './archive/index.ts'
+export type { ArchiveService, ArchiveState } from './archive/index.ts'
 export { removeDeadNodes } from './dead-nodes.ts'
 export { DeletionQuery, createMessageDeletion } from './deletion/index.ts'
 export type { MessageDeletion } from './deletion/index.ts'

@@ -122,6 +122,7 @@ export async function checkDatabase(cli: Cli, print: Print): Promise<void> {
   checkDurability(found, settings, print)
   checkMigrations(found, print)
   checkBackups(recordOf(found['backups']), print)
+  if (isRecord(found['history'])) checkHistory(found['history'], print)
   const write = recordOf(found['oldest_write'])
   if (Number(write['seconds'] ?? 0) > MAX_WRITE_SECONDS)
     print({
@@ -218,6 +219,34 @@ function checkBackups(found: Record<string, unknown>, print: Print): void {
     what: last === undefined ? age : `the last backup is ${Math.floor(days)} days old (${plainText(last)})`,
     hint: 'npm run backup -- FILE writes one while Skein runs: docs/guides/backup.md',
   })
+}
+
+/** Rounds follow each other within twenty minutes. */
+const MAX_ROUND_DAYS = 1 / 24
+const MAX_BEHIND_SECONDS = 86_400
+
+/** The copy of records for other engines. */
+function checkHistory(found: Record<string, unknown>, print: Print): void {
+  const { failure, succeeded_at: succeeded, behind_seconds: behind, overdue_files: left } = found
+  const hint = 'docs/guides/history-in-other-engines.md; records stay in the database meanwhile'
+  if (failure !== undefined)
+    return print({ verdict: 'error', what: `history: ${plainText(failure)} (since ${plainText(succeeded)})`, hint })
+  if (daysSince(succeeded) > MAX_ROUND_DAYS)
+    return print({
+      verdict: 'error',
+      what: `history: no round has ended since ${plainText(succeeded)}`,
+      hint: `check that the folder of SKEIN_ARCHIVE_URL answers: ${hint}`,
+    })
+  if (Number(behind ?? 0) > MAX_BEHIND_SECONDS)
+    print({
+      verdict: 'warning',
+      what: `history: the copy is ${Math.round(Number(behind) / 3600)} hours behind`,
+      hint,
+    })
+  if (Number(left ?? 0) > 0)
+    print({ verdict: 'warning', what: `history: ${Number(left)} files could not be deleted`, hint })
+  if (Number(behind ?? 0) <= MAX_BEHIND_SECONDS && Number(left ?? 0) === 0)
+    print({ verdict: 'ok', what: `history: records were last copied at ${plainText(succeeded)}` })
 }
 
 /** Without these, one domain can fill the disk, or take what all domains send. */

@@ -123,6 +123,25 @@ it.each([
   expect(found[0]?.hint ?? '').toContain(hint)
 })
 
+it.each([
+  [{ failure: 'the store failed: it is full (ENOSPC, write)' }, 'error', 'history: the store failed: it is full'],
+  [{ succeeded_at: daysAgo(0.1) }, 'error', 'history: no round has ended since '],
+  [{ behind_seconds: 90_000 }, 'warning', 'history: the copy is 25 hours behind'],
+  [{ overdue_files: 2 }, 'warning', 'history: 2 files could not be deleted'],
+  [{}, 'ok', 'history: records were last copied at '],
+])('judges the copy of records: %j', async (given, verdict, what) => {
+  using home = createHome()
+  const history = { succeeded_at: daysAgo(0), waiting_ranges: 0, behind_seconds: 0, overdue_files: 0, ...given }
+  await using server = await serve(createServer(), { ...ANSWERS, '/health/database': { ...DATABASE, history } })
+  const url = `http://127.0.0.1:${server.port}`
+  const ended = await home.run(['doctor', '--url', url, '--manager-url', url], {
+    environment: { SKEIN_TOKEN: 'a.b.c' },
+  })
+  const found = (JSON.parse(ended.stdout) as Doctor).findings.filter((finding) => finding.what.startsWith('history: '))
+  expect(found, ended.stdout).toMatchObject([{ verdict }])
+  expect(found[0]?.what).toContain(what)
+})
+
 const DOMAIN = '7f4e3f5e-0c55-4d4a-8a44-0d3f6f0b6d10'
 const NONE = { stored_records: null, module_bytes: null, run_bytes: 1, messages_per_second: null }
 

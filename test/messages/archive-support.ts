@@ -1,7 +1,9 @@
 /** Archived records for tests: records whose arrival is moved into the past, and rounds of the archiver. */
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { zstdDecompressSync } from 'node:zlib'
+import { parquetReadObjects } from 'hyparquet'
 import type { TestApi } from '../harness/api.ts'
 import { silentLogger } from '../harness/database.ts'
 import { sql } from '#core/sql.ts'
@@ -21,6 +23,34 @@ export function newArchiveFolder(): ArchiveFolder {
     url: `file://${path}`,
     [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }),
   }
+}
+
+/** Files of the tables, without the one that says whose folder it is. */
+export function filesBelow(path: string): string[] {
+  return readdirSync(path, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && entry.name !== 'owner')
+    .map((entry) => join(entry.parentPath, entry.name))
+    .toSorted()
+}
+
+export type DataFile = { path: string; bytes: number; records: number }
+
+/** Of all domains. */
+export async function dataFilesOf({ database }: Pick<TestApi, 'database'>): Promise<DataFile[]> {
+  const { rows } = await database.pool.query<DataFile>(
+    `SELECT path, bytes, records FROM archive_files WHERE state = 'live' AND kind = 'data' ORDER BY key`,
+  )
+  return rows.map((row) => ({ ...row, path: row.path.slice('file://'.length) }))
+}
+
+export async function rowsOfFile(path: string): Promise<Record<string, unknown>[]> {
+  return await parquetReadObjects({
+    file: new Uint8Array(readFileSync(path)).buffer,
+    compressors: { ZSTD: (bytes: Uint8Array) => new Uint8Array(zstdDecompressSync(bytes)) },
+    utf8: false,
+    // Dates have no microseconds.
+    parsers: { timestampFromMicroseconds: (micros: bigint) => micros as unknown as Date },
+  })
 }
 
 /** Records that arrived in this hour arrived so many weeks earlier, with everything that is derived from them. */

@@ -1,14 +1,14 @@
 /** Records in files of other engines: what is copied, what is copied again, and what goes (decision 0143). */
-import { readFileSync, readdirSync, statSync } from 'node:fs'
+import { readFileSync, readdirSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { rm, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
-import { zstdDecompressSync } from 'node:zlib'
 import avro from 'avsc'
-import { parquetMetadata, parquetReadObjects } from 'hyparquet'
+import { parquetMetadata } from 'hyparquet'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Plant } from './support.ts'
 import { startPlant } from './support.ts'
-import { archive, moveArrivals, newArchiveFolder } from './archive-support.ts'
+import { conditionOf, piecesOf } from '../../api/messages/archive/pieces.ts'
+import { archive, dataFilesOf, filesBelow, moveArrivals, newArchiveFolder, rowsOfFile } from './archive-support.ts'
 import type { ArchiveFolder } from './archive-support.ts'
 
 let plant: Plant
@@ -37,28 +37,10 @@ async function publish(
 }
 
 async function archivedRows(): Promise<Record<string, unknown>[]> {
-  const rows: Record<string, unknown>[] = []
-  for (const { path } of await dataFiles()) {
-    const file = new Uint8Array(readFileSync(path)).buffer
-    rows.push(
-      ...(await parquetReadObjects({
-        file,
-        compressors: { ZSTD: (bytes: Uint8Array) => new Uint8Array(zstdDecompressSync(bytes)) },
-        utf8: false,
-        // Dates have no microseconds.
-        parsers: { timestampFromMicroseconds: (micros: bigint) => micros as unknown as Date },
-      })),
-    )
-  }
-  return rows
+  return (await Promise.all((await dataFiles()).map(({ path }) => rowsOfFile(path)))).flat()
 }
 
-async function dataFiles(): Promise<{ path: string; bytes: number; records: number }[]> {
-  const { rows } = await plant.api.database.pool.query<{ path: string; bytes: number; records: number }>(
-    `SELECT path, bytes, records FROM archive_files WHERE state = 'live' AND kind = 'data' ORDER BY key`,
-  )
-  return rows.map((row) => ({ ...row, path: row.path.slice('file://'.length) }))
-}
+const dataFiles = () => dataFilesOf(plant.api)
 
 const load = (path = 'namespaces/history/tables/records') =>
   plant.owner.call('GET', `/${plant.domainId}/iceberg/v1/${path}`)
@@ -180,7 +162,7 @@ test('the catalogue shows the table with one snapshot, and refuses in the words 
 })
 
 test('a round without changes writes nothing; a deletion is copied, and the old files go after their grace', async () => {
-  expect(await archive(plant.api, folder.url)).toEqual({ exported: 0, failed: 0, expired: 0, deletedFiles: 0 })
+  expect(await archive(plant.api, folder.url)).toMatchObject({ exported: 0, failed: 0, expired: 0, deletedFiles: 0 })
   const device = await plant.newConnectedDevice()
   await publish(device, [
     { bn: 'gone:', n: 'a', bt: 1_700_000_000, v: 1 },
@@ -202,13 +184,6 @@ test('a round without changes writes nothing; a deletion is copied, and the old 
   const known = rows.map((row) => row.path.slice('file://'.length)).toSorted()
   expect(filesBelow(folder.path)).toEqual(known)
 })
-
-function filesBelow(path: string): string[] {
-  return readdirSync(path, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile())
-    .map((entry) => join(entry.parentPath, entry.name))
-    .toSorted()
-}
 
 test('records of a removed channel leave the archive, and those of others stay', async () => {
   const [gone, stays] = [await plant.newConnectedDevice(), await plant.newConnectedDevice()]
@@ -281,6 +256,176 @@ test('verification finds a missing and a cut file, and the range is copied again
   expect(await verify()).toEqual([])
   const state = await plant.owner.call('GET', `/${plant.domainId}/history`)
   expect(state.json()).toMatchObject({ table: 'history.records', waiting_ranges: 0 })
+})
+
+type Check = { faults: string[]; next?: string }
+
+async function verifyAll(): Promise<string[]> {
+  const faults: string[] = []
+  for (let after = ''; ;) {
+    const path = `/${plant.domainId}/history/verify${after === '' ? '' : `?after=${after}`}`
+    const check = (await plant.owner.call('POST', path)).json<Check>()
+    faults.push(...check.faults)
+    if (check.next === undefined) return faults
+    after = check.next
+  }
+}
+
+const namesOf = async (prefix: string) =>
+  (await archivedRows())
+    .map((row) => String(row['name']))
+    .filter((name) => name.startsWith(prefix))
+    .toSorted()
+
+test('records are copied in pieces of a bounded size, each once, whatever their times are', async () => {
+  const [large, small, equal] = await Promise.all([
+    plant.newConnectedDevice(),
+    plant.newConnectedDevice(),
+    plant.newConnectedDevice(),
+  ])
+  const names = (from: string, count: number) => Array.from({ length: count }, (_, index) => `piece:${from}${index}`)
+  // In the order of time, and against it; the times of some are equal.
+  for (let message = 0; message < 10; message++) {
+    const pack = names(`large${message}-`, 7).map((n, index) => ({
+      n,
+      v: index,
+      t: 1_700_000_000 + 1000 * ((message * 7) % 10),
+    }))
+    await publish(large, pack)
+    await publish(
+      equal,
+      names(`equal${message}-`, 5).map((n) => ({ n, v: 1, t: 1_700_000_000 })),
+    )
+  }
+  await publish(
+    small,
+    names('small', 3).map((n) => ({ n, v: 1 })),
+  )
+  const expected = (await Promise.all([large, small, equal].map(({ channelId }) => readAll(channelId)))).flat()
+  expect(expected).toHaveLength(70 + 50 + 3)
+  const { rows: keys } = await plant.api.database.pool.query<{ key: number; records: number }>(
+    `SELECT channel_key AS key, sum(cardinality(times))::bigint AS records FROM records
+      WHERE arrived_at > now() - interval '1 hour' GROUP BY 1 ORDER BY 1`,
+  )
+  const client = await plant.api.database.dedicated('pieces')
+  try {
+    await client.query('BEGIN')
+    const of = (some: readonly number[]) =>
+      `FROM records m WHERE m.channel_key = ANY ('{${some.join(',')}}'::bigint[]) AND m.arrived_at > now() - interval '1 hour'`
+    const source = { client, of, limits: { records: 10, storedBytes: 1000 } }
+    const sizes: number[] = []
+    for (const piece of await piecesOf(
+      source,
+      keys.map(({ key }) => key),
+    )) {
+      const { rows } = await client.query<{ records: number }>(
+        `SELECT coalesce(sum(cardinality(m.times)), 0)::bigint AS records ${of(piece.channelKeys)} AND ${conditionOf(piece)}`,
+      )
+      sizes.push(rows[0]?.records ?? 0)
+    }
+    expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(expected.length)
+    // A piece ends with a moment, here of 7 records; the parts of one moment are not of equal size.
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(30)
+    expect(sizes.length).toBeGreaterThan(8)
+  } finally {
+    await client.end()
+  }
+  await moveArrivals(plant.api, 40)
+  const round = await archive(plant.api, folder.url, { limits: { records: 10, storedBytes: 1000 } })
+  expect(round).toMatchObject({ failed: 0, failures: [] })
+  expect(await namesOf('piece:')).toEqual(expected.map((row) => String(row['name'])).toSorted())
+})
+
+test('files and folders have modes of their own, whatever the umask is', async () => {
+  const device = await plant.newConnectedDevice()
+  await publish(device, [{ n: 'mode', v: 1 }])
+  await moveArrivals(plant.api, 44)
+  const before = process.umask(0o000)
+  try {
+    await archive(plant.api, folder.url)
+  } finally {
+    process.umask(before)
+  }
+  const entries = readdirSync(folder.path, { recursive: true, withFileTypes: true })
+  expect(entries.length).toBeGreaterThan(5)
+  for (const entry of entries) {
+    const path = join(entry.parentPath, entry.name)
+    expect([path, (statSync(path).mode & 0o777).toString(8)]).toEqual([path, entry.isFile() ? '640' : '750'])
+  }
+})
+
+test('a channel that was removed long ago leaves the archive too', async () => {
+  const gone = await plant.newConnectedDevice()
+  await publish(gone, [{ n: 'long-gone', v: 1 }])
+  await moveArrivals(plant.api, 48)
+  await archive(plant.api, folder.url)
+  expect(await namesOf('long-gone')).toHaveLength(1)
+  await plant.owner.call('DELETE', `/${plant.domainId}/channels/${gone.channelId}`)
+  // As if the archive had been off until the journal forgot the removal.
+  await plant.api.database.pool.query(`DELETE FROM removed_entities WHERE type = 'channel'`)
+  const memory = {}
+  const round = await archive(plant.api, folder.url, { memory })
+  expect(round.audit?.removedChannels).toBe(1)
+  expect(await namesOf('long-gone')).toEqual([])
+  // The next round of the same process has no audit.
+  expect((await archive(plant.api, folder.url, { memory })).audit).toBeUndefined()
+})
+
+test('a database that was restored to before an export is not confused by the files of its future', async () => {
+  const device = await plant.newConnectedDevice()
+  await publish(device, [{ n: 'restored:first', v: 1 }])
+  await moveArrivals(plant.api, 52)
+  await archive(plant.api, folder.url)
+  const { pool } = plant.api.database
+  const TABLES = ['archive_tables', 'archive_plans', 'archive_ranges', 'archive_files']
+  for (const name of TABLES) await pool.query(`CREATE TABLE saved_${name} AS SELECT * FROM ${name}`)
+  await pool.query(`CREATE TABLE saved_owner AS SELECT * FROM installation WHERE name = 'archive_owner'`)
+  const before = new Set((await dataFiles()).map(({ path }) => path))
+  // The future: another range, a range that was copied again, and files that were deleted.
+  await publish(device, [{ n: 'restored:second', v: 2 }])
+  await moveArrivals(plant.api, 56)
+  const { rows: ranges } = await pool.query('UPDATE archive_ranges SET changes = changes + 1 RETURNING 1')
+  expect(ranges.length).toBeGreaterThan(1)
+  await archive(plant.api, folder.url)
+  await archive(plant.api, folder.url, { graceSeconds: -1 })
+  const future = filesBelow(folder.path)
+  expect(future.some((path) => before.has(path))).toBe(false)
+  for (const name of TABLES) {
+    await pool.query(`DELETE FROM ${name}`)
+    await pool.query(
+      `INSERT INTO ${name} ${name === 'archive_files' ? 'OVERRIDING SYSTEM VALUE ' : ''}SELECT * FROM saved_${name}`,
+    )
+  }
+  await pool.query(`UPDATE installation i SET value = s.value FROM saved_owner s WHERE s.name = i.name`)
+  // Another installation may write there: nothing is touched while that can be.
+  const memory = {}
+  await expect(archive(plant.api, folder.url, { memory, graceSeconds: -1 })).rejects.toThrow('database was restored')
+  await expect(archive(plant.api, folder.url, { memory, graceSeconds: -1 })).rejects.toThrow('database was restored')
+  expect(filesBelow(folder.path)).toEqual(future)
+  const state = await plant.owner.call('GET', `/${plant.domainId}/history`)
+  expect(state.json<{ failure?: string }>().failure).toContain('database was restored')
+  const round = await archive(plant.api, folder.url, { memory, takeoverMs: 0, graceSeconds: -1 })
+  expect(round.audit?.unknownFiles).toBe(future.length)
+  expect(round.audit?.damagedFiles).toBeGreaterThan(0)
+  expect(await namesOf('restored:')).toEqual(['restored:first', 'restored:second'])
+  expect(await verifyAll()).toEqual([])
+  await archive(plant.api, folder.url, { graceSeconds: -1 })
+  const { rows } = await pool.query<{ path: string }>('SELECT path FROM archive_files')
+  expect(filesBelow(folder.path)).toEqual(rows.map((row) => row.path.slice('file://'.length)).toSorted())
+})
+
+test('a folder without its file `owner` is not written to, and an empty one begins it anew', async () => {
+  await archive(plant.api, folder.url)
+  await rm(join(folder.path, 'owner'))
+  await expect(archive(plant.api, folder.url)).rejects.toThrow('not mounted')
+  writeFileSync(join(folder.path, 'owner'), '')
+  expect((await archive(plant.api, folder.url)).audit).toMatchObject({ damagedFiles: 0, unknownFiles: 0 })
+  const foreign = join(folder.path, plant.domainId, 'records', 'metadata', 'notes.avro')
+  writeFileSync(foreign, 'of the operator')
+  utimesSync(foreign, 0, 0)
+  await archive(plant.api, folder.url, { graceSeconds: -1 })
+  expect(readFileSync(foreign, 'utf8')).toBe('of the operator')
+  await rm(foreign)
 })
 
 test('expired ranges and removed domains leave nothing behind', async () => {

@@ -1,6 +1,7 @@
 /**
  * Copies closed ranges of records to the archive, on one node at a time. Domains take turns, range by range. What is left of an interrupted
- * export is swept a day later, and the export is repeated.
+ * export is swept a day later, and the export is repeated. A step that fails for one domain or file goes on with the others, and the round says
+ * so at its end.
  */
 import type pg from 'pg'
 import type { Database, Queryable } from '#core/database/index.ts'
@@ -11,14 +12,21 @@ import type { PeriodicRounds } from '#core/rounds.ts'
 import type { Statement } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
 import { lockProjections } from '../projections/lock.ts'
+import { auditArchive } from './audit.ts'
+import type { Audit } from './audit.ts'
 import { exportRange } from './export-range.ts'
 import type { ExportedRange } from './export-range.ts'
-import { removeFile } from './file-store.ts'
+import { isStoreExhausted, removeFile, storeFailure } from './file-store.ts'
 import { ARCHIVE_METRICS } from './metrics.ts'
+import { TAKEOVER_MS, claimFolder } from './ownership.ts'
+import type { OwnerMemory } from './ownership.ts'
+import { PIECE_LIMITS } from './pieces.ts'
+import type { PieceLimits } from './pieces.ts'
 import {
   deleteFiles,
   deleteOldPlans,
   deleteRanges,
+  discardFiles,
   ensureTable,
   findChanges,
   findChannelsIn,
@@ -33,6 +41,7 @@ import {
   markExported,
   markRemovedChannels,
   removeTable,
+  storeRound,
 } from './repository.ts'
 import type { DueRange } from './repository.ts'
 import { commitSnapshot } from './table-commit.ts'
@@ -49,8 +58,9 @@ const ARCHIVE_LOCK = 0x5ce1_002a
 const MIN_AFTER_MS = 3_600_000
 /** Readers that began with an earlier snapshot read its files for this long. */
 const GRACE_SECONDS = 86_400
-/** Removals of channels of a whole day are looked at in each round: their transaction may have taken long. */
+/** Late removals of channels are looked at in each round: their transaction may have taken long. The audit finds all others. */
 const REMOVALS_SECONDS = 2 * 86_400
+const AUDIT_MS = 86_400_000
 const EXPIRED_RANGES = 1000
 const SWEPT_FILES = 1000
 /** Domains of one turn. */
@@ -66,32 +76,132 @@ export type ArchiverOptions = {
   atStep?: (step: Step) => Promise<void>
   graceSeconds?: number
   intervalMs?: number
+  firstPauseMs?: number
+  takeoverMs?: number
+  limits?: PieceLimits
+  /** What one process remembers between its rounds. */
+  memory?: ArchiverMemory
 }
 
-export type Round = { exported: number; failed: number; expired: number; deletedFiles: number }
+export type ArchiverMemory = OwnerMemory & { auditedMs?: number }
 
-/** One round: expiry, plans, exports until none is due, and the sweep. Undefined while another process holds the lock. */
-export async function archiveOnce(
-  { database, logger, url, afterMs, atStep = async () => undefined, graceSeconds = GRACE_SECONDS }: ArchiverOptions,
-  signal: AbortSignal,
-): Promise<Round | undefined> {
+/** `audit` is absent when none was due. `failures`: what could not be done, in the words of the first of each step. */
+export type Round = {
+  exported: number
+  failed: number
+  expired: number
+  deletedFiles: number
+  audit?: Audit
+  failures: string[]
+}
+
+/**
+ * One round: expiry, plans, exports until none is due, the sweep, and once a day the audit. Undefined while another process holds the lock.
+ * Rejects when nothing could be done.
+ */
+export async function archiveOnce(options: ArchiverOptions, signal: AbortSignal): Promise<Round | undefined> {
+  const { database } = options
   // The lock belongs to its connection, so PostgreSQL releases it when the process dies.
   const client = await database.dedicated(CONNECTION_NAME)
   try {
     const { rows } = await client.query<{ locked: boolean }>('SELECT pg_try_advisory_lock($1) AS locked', [
       ARCHIVE_LOCK,
     ])
-    if (rows[0]?.locked !== true || (await mustWait(database.db, url))) return undefined
-    const deps = { database, now: () => Date.now(), atStep, signal, client }
-    for (const domainKey of await findGone(database.db)) await database.transaction((tx) => removeTable(tx, domainKey))
-    const expired = await expire(deps, url)
-    await markRemovedChannels(over(client), REMOVALS_SECONDS)
-    await plan(deps, Math.max(afterMs, MIN_AFTER_MS) / 1000)
-    const done = await exportDue(deps, url, logger)
-    const deletedFiles = await sweep(deps, graceSeconds)
-    return { ...done, expired, deletedFiles }
+    if (rows[0]?.locked !== true) return undefined
+    let round: Round | undefined
+    try {
+      round = await underLock(options, client, signal)
+    } catch (error) {
+      signal.throwIfAborted()
+      await storeRound(database.db, described(error))
+      throw error
+    }
+    if (round !== undefined) await storeRound(database.db, round.failures[0])
+    return round
   } finally {
     await client.end()
+  }
+}
+
+/** Failures of a database, and those that are not foreseen, are not described to users of a domain. */
+function described(error: unknown): string {
+  const store = storeFailure(error)
+  if (store !== undefined) return `the store failed: ${store}`
+  return error instanceof ServiceError ? error.message : 'a step failed; the log of the platform has its error'
+}
+
+async function underLock(options: ArchiverOptions, client: pg.Client, signal: AbortSignal): Promise<Round | undefined> {
+  const { database, url, logger, afterMs, atStep = async () => undefined, memory = {} } = options
+  const { graceSeconds = GRACE_SECONDS, takeoverMs = TAKEOVER_MS, limits = PIECE_LIMITS } = options
+  if (await mustWait(database.db, url)) return undefined
+  const isTakenOver = await claimFolder(database.db, url, { memory, takeoverMs })
+  const failures = new Failures(logger)
+  const deps = { database, now: () => Date.now(), atStep, signal, client, limits, failures }
+  for (const domainKey of await findGone(database.db)) await database.transaction((tx) => removeTable(tx, domainKey))
+  // What is deleted first makes room for what is copied.
+  const kept = new Set<number>()
+  const before = await sweep(deps, graceSeconds, kept)
+  const expired = await expire(deps, url)
+  await markRemovedChannels(over(client), REMOVALS_SECONDS)
+  let audit: Audit | undefined
+  if (isTakenOver || monotonicMs() - (memory.auditedMs ?? -Infinity) > AUDIT_MS) {
+    const outcome = await failures.collect('audit', { signal }, () =>
+      auditArchive({ ...deps, reader: over(client), url, graceSeconds }),
+    )
+    if ('value' in outcome) {
+      audit = outcome.value
+      memory.auditedMs = monotonicMs()
+    }
+  }
+  await plan(deps, Math.max(afterMs, MIN_AFTER_MS) / 1000)
+  const done = await exportDue(deps, url)
+  const deletedFiles = before + (await sweep(deps, graceSeconds, kept))
+  failures.log()
+  return { ...done, expired, deletedFiles, ...(audit === undefined ? {} : { audit }), failures: failures.sentences }
+}
+
+type FailingStep = 'expiry' | 'audit' | 'export' | 'sweep'
+
+const STEPS: Readonly<Record<FailingStep, string>> = {
+  expiry: 'expired records could not be removed from the archive',
+  audit: 'the archive could not be compared with the database',
+  export: 'records could not be copied to the archive',
+  sweep: 'files could not be deleted from the archive',
+}
+
+/** What failed in a round while the rest went on: one line of the log for each step. */
+class Failures {
+  readonly #logger: Logger
+  readonly #steps = new Map<FailingStep, { count: number; first: unknown; facts: object }>()
+
+  constructor(logger: Logger) {
+    this.#logger = logger
+  }
+
+  /** Rejects when the round is stopped. */
+  async collect<Result>(
+    step: FailingStep,
+    { signal, ...facts }: { signal: AbortSignal; domain_key?: number; range?: string; path?: string },
+    work: () => Promise<Result>,
+  ): Promise<{ value: Result } | { error: unknown }> {
+    try {
+      return { value: await work() }
+    } catch (error) {
+      signal.throwIfAborted()
+      const { count, first } = this.#steps.get(step) ?? { count: 0, first: error }
+      this.#steps.set(step, { count: count + 1, first, facts: this.#steps.get(step)?.facts ?? facts })
+      ARCHIVE_METRICS.failures.add({ step })
+      return { error }
+    }
+  }
+
+  get sentences(): string[] {
+    return [...this.#steps].map(([step, { count, first }]) => `${STEPS[step]} (${count} failed): ${described(first)}`)
+  }
+
+  log(): void {
+    for (const [step, { count, first, facts }] of this.#steps)
+      this.#logger.warn({ err: first, failed: count, ...facts }, `${STEPS[step]}; retrying in the next round`)
   }
 }
 
@@ -115,6 +225,8 @@ type RoundDeps = {
   now: () => number
   atStep: (step: Step) => Promise<void>
   signal: AbortSignal
+  limits: PieceLimits
+  failures: Failures
 }
 
 /** Long reads run on the connection of the archiver. */
@@ -128,18 +240,39 @@ function over(client: pg.Client): Queryable {
 }
 
 async function expire(deps: RoundDeps, url: string): Promise<number> {
-  const { database, signal } = deps
+  const { database, signal, failures } = deps
   let expired = 0
+  const failed: number[] = []
   for (;;) {
-    const domains = await findExpired(database.db, EXPIRED_RANGES)
+    const domains = await findExpired(database.db, failed, EXPIRED_RANGES)
     if (domains.length === 0) return expired
     for (const { domainKey, ranges } of domains) {
       signal.throwIfAborted()
-      const table = await ensureTable(database.db, domainKey, url)
-      const isCommitted = await commitSnapshot(deps, table, { ranges, added: [] }, (tx) => deleteRanges(tx, ranges))
-      if (!isCommitted) await deleteRanges(database.db, ranges)
-      expired += ranges.length
+      const outcome = await failures.collect('expiry', { signal, domain_key: domainKey }, async () => {
+        const table = await ensureTable(database.db, domainKey, url)
+        const isCommitted = await commitOrDiscard(deps, domainKey, () =>
+          commitSnapshot(deps, table, { ranges, added: [] }, (tx) => deleteRanges(tx, ranges)),
+        )
+        if (!isCommitted) await deleteRanges(database.db, ranges)
+      })
+      if ('value' in outcome) expired += ranges.length
+      else failed.push(domainKey)
     }
+  }
+}
+
+/** What is written by work that fails is swept at once: a full store must not stay full of it. */
+async function commitOrDiscard<Result>(
+  { database }: RoundDeps,
+  domainKey: number,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await work()
+  } catch (error) {
+    // Of no use when the database is the fault: the sweep finds the files a day later.
+    await discardFiles(database.db, domainKey).catch(() => undefined)
+    throw error
   }
 }
 
@@ -157,7 +290,8 @@ async function plan({ database, client, signal, atStep }: RoundDeps, afterSecond
   }
 }
 
-async function exportDue(deps: RoundDeps, url: string, logger: Logger): Promise<{ exported: number; failed: number }> {
+async function exportDue(deps: RoundDeps, url: string): Promise<{ exported: number; failed: number }> {
+  const { signal, failures } = deps
   let exported = 0
   const deadlineMs = monotonicMs() + MAX_EXPORTING_MS
   // A domain whose export fails is left out until the next round, so that the others go on.
@@ -168,22 +302,21 @@ async function exportDue(deps: RoundDeps, url: string, logger: Logger): Promise<
     )
     if (due.length === 0) return { exported, failed: failed.size }
     for (const range of due) {
-      deps.signal.throwIfAborted()
+      signal.throwIfAborted()
       if (monotonicMs() > deadlineMs) return { exported, failed: failed.size }
-      try {
-        await exportOne(deps, url, range)
+      const facts = { signal, domain_key: range.domainKey, range: range.from }
+      const outcome = await failures.collect('export', facts, () =>
+        commitOrDiscard(deps, range.domainKey, () => exportOne(deps, url, range)),
+      )
+      if ('value' in outcome) {
         exported += 1
-      } catch (error) {
-        deps.signal.throwIfAborted()
-        failed.add(range.domainKey)
-        ARCHIVE_METRICS.failures.add({})
-        logger.warn(
-          { err: error, domain_key: range.domainKey, range: range.from },
-          'failed to copy a range of records to the archive; retrying',
-        )
-        // A broken connection has lost the lock as well.
-        await deps.client.query('SELECT')
+        continue
       }
+      failed.add(range.domainKey)
+      // It fails for all domains: each would fill it again.
+      if (isStoreExhausted(outcome.error)) return { exported, failed: failed.size }
+      // A broken connection has lost the lock as well.
+      await deps.client.query('SELECT')
     }
   }
 }
@@ -212,31 +345,40 @@ async function exportOne(deps: RoundDeps, url: string, range: DueRange): Promise
   ARCHIVE_METRICS.exportSeconds.add({}, (monotonicMs() - startedMs) / 1000)
 }
 
-async function sweep({ database, signal, atStep }: RoundDeps, graceSeconds: number): Promise<number> {
+/** `kept`: files that this round could not delete. */
+async function sweep(
+  { database, signal, atStep, failures }: RoundDeps,
+  graceSeconds: number,
+  kept: Set<number>,
+): Promise<number> {
   let deleted = 0
-  for (;;) {
-    const files = await findSwept(database.db, graceSeconds, SWEPT_FILES)
-    if (files.length === 0) return deleted
-    for (const { path } of files) {
+  for (let afterKey = 0; ;) {
+    const files = await findSwept(database.db, { afterKey, graceSeconds, limit: SWEPT_FILES })
+    const last = files.at(-1)
+    if (last === undefined) return deleted
+    afterKey = last.key
+    const gone: number[] = []
+    for (const { key, path } of files) {
+      if (kept.has(key)) continue
       signal.throwIfAborted()
-      await removeFile(path)
+      const outcome = await failures.collect('sweep', { signal, path }, () => removeFile(path))
+      if ('value' in outcome) gone.push(key)
+      else kept.add(key)
     }
     await atStep('files deleted')
-    await deleteFiles(
-      database.db,
-      files.map(({ key }) => key),
-    )
-    deleted += files.length
+    await deleteFiles(database.db, gone)
+    deleted += gone.length
   }
 }
 
 /** Rounds every ten minutes until it is stopped. */
 export function startArchiver(options: ArchiverOptions): PeriodicRounds {
   const { logger } = options
+  const memory: ArchiverMemory = {}
   return startPeriodicRounds({
-    firstPauseMs: FIRST_PAUSE_MS,
+    firstPauseMs: options.firstPauseMs ?? FIRST_PAUSE_MS,
     pauseMs: options.intervalMs ?? INTERVAL_MS,
-    round: (signal) => archiveOnce(options, signal),
+    round: (signal) => archiveOnce({ ...options, memory }, signal),
     onFailure: (error) => logger.warn({ err: error }, 'failed to maintain the archive; retrying'),
   })
 }

@@ -2,11 +2,12 @@
  * Writes one Parquet file in row groups, which bound what is held in memory. Runs in a thread: a row group of 50,000 records takes a
  * quarter of a second.
  */
-import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs'
+import { closeSync, fchmodSync, fsyncSync, openSync, writeSync } from 'node:fs'
 import { constants, zstdCompressSync } from 'node:zlib'
 import { ByteWriter, ParquetWriter } from 'hyparquet-writer'
 import { COLUMNS, PARQUET_SCHEMA } from './columns.ts'
 import type { Value } from './copied-rows.ts'
+import { FILE_MODE } from './file-store.ts'
 import { StatisticsOfFile } from './statistics.ts'
 import type { FileStatistics } from './statistics.ts'
 
@@ -35,7 +36,8 @@ export class DataFile {
 
   /** The file must not exist. */
   constructor(path: string) {
-    this.#descriptor = openSync(path, 'wx')
+    this.#descriptor = openSync(path, 'wx', FILE_MODE)
+    fchmodSync(this.#descriptor, FILE_MODE)
     this.#writer = new ByteWriter()
     this.#parquet = new ParquetWriter({
       writer: this.#writer,

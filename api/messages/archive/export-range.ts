@@ -6,12 +6,16 @@ import type { Database } from '#core/database/index.ts'
 import { PROTOCOLS } from '../model/message.ts'
 import { createFolderOf, pathOf, syncFolderOf } from './file-store.ts'
 import { ParquetFiles } from './parquet-files.ts'
+import { conditionOf, piecesOf } from './pieces.ts'
+import type { Piece, PieceLimits } from './pieces.ts'
 import { insertFile } from './repository.ts'
 import type { ArchivedChannel, DueRange, TableRow } from './repository.ts'
 import type { NewDataFile, Step } from './table-commit.ts'
 
-/** Channels of one statement, which sorts their records. */
-const CHANNELS_PER_COPY = 50
+/** Channels that are read in one snapshot of the database. */
+const CHANNELS_AT_ONCE = 50
+/** What a statement may hold in memory, whatever the server allows: a piece is sorted on disk beyond it. */
+const BOUNDED = "SET work_mem = '32MB'; SET max_parallel_workers_per_gather = 0"
 /** A file is closed when it has one of both. */
 const MAX_FILE_BYTES = 128 * 1024 * 1024
 const MAX_FILE_ROWS = 10_000_000
@@ -26,6 +30,7 @@ export type ExportDeps = {
   client: pg.Client
   atStep: (step: Step) => Promise<void>
   signal: AbortSignal
+  limits: PieceLimits
 }
 
 export async function exportRange(
@@ -60,17 +65,22 @@ export async function exportRange(
     await deps.atStep('data file written')
   }
   try {
-    for (let first = 0; first < channels.length; first += CHANNELS_PER_COPY) {
-      const some = channels.slice(first, first + CHANNELS_PER_COPY)
-      const held = await channelsWithRows(deps.client, range, some)
-      if (held.length === 0) continue
-      const file = await begin()
-      const before = await rowsOf(file)
-      const { copied, size } = await copy(deps, file, range, held)
-      if (size.rows - before !== copied)
-        throw new Error(`the server sent ${copied} records, and ${size.rows - before} were written`)
-      channelKeys.push(...held)
-      if (size.bytes >= MAX_FILE_BYTES || size.rows >= MAX_FILE_ROWS) await close()
+    await deps.client.query(BOUNDED)
+    const of = (some: readonly number[]) => ofRange(range, some)
+    for (let first = 0; first < channels.length; first += CHANNELS_AT_ONCE) {
+      const keys = channels.slice(first, first + CHANNELS_AT_ONCE).map(({ key }) => key)
+      // One snapshot: a deletion writes the rest of a chunk again, which may belong to another piece then.
+      await deps.client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
+      for (const piece of await piecesOf({ ...deps, of }, keys)) {
+        const file = await begin()
+        const before = await rowsOf(file)
+        const { copied, size } = await copy(deps, file, range, piece)
+        if (size.rows - before !== copied)
+          throw new Error(`the server sent ${copied} records, and ${size.rows - before} were written`)
+        for (const key of piece.channelKeys) if (channelKeys.at(-1) !== key) channelKeys.push(key)
+        if (size.bytes >= MAX_FILE_BYTES || size.rows >= MAX_FILE_ROWS) await close()
+      }
+      await deps.client.query('COMMIT')
     }
     await close()
     return { files, records, channelKeys }
@@ -95,28 +105,14 @@ const ofRange = ({ leaf, from, to }: DueRange, keys: readonly number[]) =>
   `FROM ${quoted(leaf)} m WHERE m.channel_key = ANY ('{${keys.join(',')}}'::bigint[])
      AND m.arrived_at >= '${from}' AND m.arrived_at < '${to}'`
 
-async function channelsWithRows(
-  client: pg.Client,
-  range: DueRange,
-  channels: readonly ArchivedChannel[],
-): Promise<number[]> {
-  const { rows } = await client.query<{ key: number }>(
-    `SELECT DISTINCT m.channel_key AS key ${ofRange(
-      range,
-      channels.map(({ key }) => key),
-    )} ORDER BY 1`,
-  )
-  return rows.map(({ key }) => key)
-}
-
 /** COPY takes no parameters: everything in it is a number or comes from the catalogue of the server. */
-function copyStatement(range: DueRange, keys: readonly number[]): string {
+function copyStatement(range: DueRange, piece: Piece): string {
   const protocols = PROTOCOLS.slice(1).map((name) => `'${name}'`)
   return `COPY (
     SELECT c.id::text, s.publisher_id, coalesce((ARRAY[${protocols.join(',')}])[m.protocol], ''), nullif(s.subtopic, ''), s.name,
            nullif(s.unit, ''), r.time, r.value, r.string_value, r.bool_value, r.data_value, r.sum, r.update_time, m.arrived_at, m.batch_seq,
            m.message
-      FROM (SELECT * ${ofRange(range, keys)} OFFSET 0) m
+      FROM (SELECT * ${ofRange(range, piece.channelKeys)} AND ${conditionOf(piece)} OFFSET 0) m
      CROSS JOIN LATERAL unnest(m.series_keys, m.times, m."values", m.sums, m.update_times, m.bool_values, m.string_values, m.data_values)
            WITH ORDINALITY AS r(series_key, time, value, sum, update_time, bool_value, string_value, data_value, place)
       JOIN series s ON s.key = r.series_key
@@ -130,9 +126,9 @@ async function copy(
   { client, signal }: ExportDeps,
   parquet: ParquetFiles,
   range: DueRange,
-  keys: readonly number[],
+  piece: Piece,
 ): Promise<{ copied: number; size: { rows: number; bytes: number } }> {
-  const rows = client.query(copyTo(copyStatement(range, keys)))
+  const rows = client.query(copyTo(copyStatement(range, piece)))
   let waiting: Buffer[] = []
   let bytes = 0
   let written: Promise<unknown> = Promise.resolve()

@@ -1,9 +1,16 @@
-/** Files of the archive in a folder, by URL. */
-import { mkdir, open, rm, stat } from 'node:fs/promises'
+/**
+ * Files of the archive in a folder, by URL. Modes do not depend on the umask of the process: the owner writes, the group of the folder reads,
+ * others have no access.
+ */
+import { chmod, mkdir, open, opendir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { syncPath } from '#core/sync-folder.ts'
 
 const SCHEME = 'file://'
+export const FILE_MODE = 0o640
+const FOLDER_MODE = 0o750
+/** The group of a folder with this bit is that of everything below it. */
+const SET_GROUP = 0o2000
 
 /** URLs of the archive hold no character that engines decode in different ways, so that the rest is the path. */
 export function pathOf(url: string): string {
@@ -14,23 +21,65 @@ export function pathOf(url: string): string {
 /** Creates the folder of a file, and makes it durable. */
 export async function createFolderOf(url: string): Promise<void> {
   const folder = dirname(pathOf(url))
-  const first = await mkdir(folder, { recursive: true })
+  const first = await mkdir(folder, { recursive: true, mode: FOLDER_MODE })
   if (first === undefined) return
-  for (let path = folder; path.length >= first.length; path = dirname(path)) await syncPath(dirname(path))
+  for (let path = folder; path.length >= first.length; path = dirname(path)) {
+    await chmod(path, FOLDER_MODE | ((await stat(path)).mode & SET_GROUP))
+    await syncPath(dirname(path))
+  }
 }
 
 /** Writes a new file; it is durable afterwards. Rejects when it exists. */
 export async function writeNewFile(url: string, bytes: Uint8Array): Promise<void> {
   await createFolderOf(url)
-  const file = await open(pathOf(url), 'wx')
+  await write(pathOf(url), bytes, 'wx')
+  await syncFolderOf(url)
+}
+
+async function write(path: string, bytes: Uint8Array, flag: 'w' | 'wx'): Promise<void> {
+  const file = await open(path, flag, FILE_MODE)
   try {
+    await file.chmod(FILE_MODE)
     await file.writeFile(bytes)
     await file.sync()
   } finally {
     await file.close()
   }
+}
+
+/** Replaces a small file whole. Only one process writes it. */
+export async function replaceFile(url: string, text: string): Promise<void> {
+  await createFolderOf(url)
+  const path = pathOf(url)
+  await write(`${path}.new`, Buffer.from(text), 'w')
+  await rename(`${path}.new`, path)
   await syncFolderOf(url)
 }
+
+/** The text of a small file; undefined: there is none. */
+export async function readText(url: string): Promise<string | undefined> {
+  try {
+    return await readFile(pathOf(url), 'utf8')
+  } catch (error) {
+    if (isMissing(error)) return undefined
+    throw error
+  }
+}
+
+/** Names in a folder, some at a time; none if there is no folder. */
+export async function* namesIn(url: string): AsyncGenerator<{ name: string; isFolder: boolean }> {
+  let folder
+  try {
+    folder = await opendir(pathOf(url))
+  } catch (error) {
+    if (isMissing(error)) return
+    throw error
+  }
+  for await (const entry of folder) yield { name: entry.name, isFolder: entry.isDirectory() }
+}
+
+/** Nothing is below a file either. */
+const isMissing = (error: unknown) => ['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')
 
 /** A new file is durable only when its folder is. */
 export async function syncFolderOf(url: string): Promise<void> {
@@ -42,12 +91,81 @@ export async function sizeOf(url: string): Promise<number | undefined> {
   try {
     return (await stat(pathOf(url))).size
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    if (isMissing(error)) return undefined
+    throw error
+  }
+}
+
+/** When the file was last written, in milliseconds; undefined: there is no such file. */
+export async function writtenAtMs(url: string): Promise<number | undefined> {
+  try {
+    return (await stat(pathOf(url))).mtimeMs
+  } catch (error) {
+    if (isMissing(error)) return undefined
     throw error
   }
 }
 
 /** A file that is gone is no error. */
 export async function removeFile(url: string): Promise<void> {
-  await rm(pathOf(url), { force: true })
+  try {
+    await rm(pathOf(url), { force: true })
+  } catch (error) {
+    if (!isMissing(error)) throw error
+  }
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ENOSPC: 'it is full',
+  EDQUOT: 'the quota of the user is used up',
+  EACCES: 'the user of the process may not write there',
+  EPERM: 'the user of the process may not write there',
+  EROFS: 'it is mounted read-only',
+  ENOENT: 'a folder is missing',
+  ENOTDIR: 'a file is in the place of a folder',
+  ESTALE: 'its mount is stale',
+  EIO: 'its device reports errors',
+}
+
+/** Of an error of a file: the connections of a database have such codes too. */
+const OF_FILES = new Set([
+  'access',
+  'chmod',
+  'close',
+  'fchmod',
+  'fsync',
+  'lstat',
+  'mkdir',
+  'open',
+  'opendir',
+  'read',
+  'rename',
+  'rm',
+  'scandir',
+  'stat',
+  'unlink',
+  'write',
+])
+
+const EXHAUSTED = new Set(['ENOSPC', 'EDQUOT', 'EROFS', 'ESTALE', 'EIO'])
+
+function errorOfFile(error: unknown): { code: string; syscall: string } | undefined {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    const { code, syscall } = cause as NodeJS.ErrnoException
+    if (code !== undefined && syscall !== undefined && OF_FILES.has(syscall)) return { code, syscall }
+  }
+  return undefined
+}
+
+/** What is wrong with the folder, if the error says that something is. */
+export function storeFailure(error: unknown): string | undefined {
+  const found = errorOfFile(error)
+  return found === undefined
+    ? undefined
+    : `${REASONS[found.code] ?? 'it cannot be used'} (${found.code}, ${found.syscall})`
+}
+
+/** Whether nothing more can be written to the folder, whatever it is. */
+export function isStoreExhausted(error: unknown): boolean {
+  return EXHAUSTED.has(errorOfFile(error)?.code ?? '')
 }

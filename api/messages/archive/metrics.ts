@@ -3,6 +3,7 @@ import type { Database } from '#core/database/index.ts'
 import { counter, defineMetrics, gauge, gaugeValue } from '#core/metrics/index.ts'
 import type { GaugeSource } from '#core/metrics/index.ts'
 import { sql } from '#core/sql.ts'
+import { findState } from './repository.ts'
 
 /** The counts read every row of the files. */
 const INTERVAL_MS = 60_000
@@ -21,17 +22,32 @@ export const ARCHIVE_METRICS = defineMetrics('Archive', {
     'Files that no snapshot refers to: of an export that is running, or deleted within a day',
     { aggregator: 'max' },
   ),
+  overdueFiles: gauge(
+    'skein_archive_overdue_files',
+    'Files that should have been deleted for an hour or longer. Absent while no node copies records',
+    { aggregator: 'max' },
+  ),
+  roundAgeSeconds: gauge(
+    'skein_archive_round_age_seconds',
+    'Time since a round in which nothing failed. Absent while no node copies records',
+    { aggregator: 'max' },
+  ),
   exports: counter('skein_archive_exports_total', 'Ranges that were copied to the archive'),
-  failures: counter('skein_archive_export_failures_total', 'Copies of a range that failed and are repeated'),
+  failures: counter(
+    'skein_archive_failures_total',
+    'Steps of a round that failed for a domain or a file and are repeated',
+    { step: 'expiry, audit, export or sweep' },
+    [{ step: 'expiry' }, { step: 'audit' }, { step: 'export' }, { step: 'sweep' }],
+  ),
   exportedRecords: counter('skein_archive_exported_records_total', 'Records that were copied to the archive'),
   exportSeconds: counter('skein_archive_export_seconds_total', 'Time that these took, in seconds'),
 })
 
 export function archiveGauges(database: Database): GaugeSource {
-  const { waiting, behindSeconds, records, bytes, unreferencedFiles } = ARCHIVE_METRICS
+  const { waiting, behindSeconds, records, bytes, unreferencedFiles, overdueFiles, roundAgeSeconds } = ARCHIVE_METRICS
   return {
     name: 'archive',
-    gauges: [waiting, behindSeconds, records, bytes, unreferencedFiles],
+    gauges: [waiting, behindSeconds, records, bytes, unreferencedFiles, overdueFiles, roundAgeSeconds],
     intervalMs: INTERVAL_MS,
     async read() {
       const { rows } = await sql<{
@@ -47,13 +63,19 @@ export function archiveGauges(database: Database): GaugeSource {
                (SELECT coalesce(sum(records) FILTER (WHERE state = 'live' AND kind = 'data'), 0)::bigint AS records,
                        coalesce(sum(bytes), 0)::bigint AS bytes, count(*) FILTER (WHERE state <> 'live') AS unreferenced
                   FROM archive_files) files`.execute(database.db)
-      return rows.flatMap((row) => [
+      const state = await findState(database.db)
+      const ofRounds =
+        state === undefined
+          ? []
+          : [...gaugeValue(overdueFiles, state.overdueFiles), ...gaugeValue(roundAgeSeconds, state.roundAgeSeconds)]
+      const ofTables = rows.flatMap((row) => [
         ...gaugeValue(waiting, row.waiting),
         ...gaugeValue(behindSeconds, row.seconds),
         ...gaugeValue(records, row.records),
         ...gaugeValue(bytes, row.bytes),
         ...gaugeValue(unreferencedFiles, row.unreferenced),
       ])
+      return [...ofRounds, ...ofTables]
     },
   }
 }

@@ -15,7 +15,8 @@ export type ParquetJob =
 export type ParquetResult =
   | { kind: 'done'; rows: number; bytes: number }
   | { kind: 'closed'; facts: DataFileFacts }
-  | { kind: 'failed'; reason: string }
+  /** With what errors of files say beyond their message. */
+  | { kind: 'failed'; reason: string; code: string | undefined; syscall: string | undefined }
 
 /** A row group of the largest size with its encoded columns. */
 const HEAP_MIB = 320
@@ -87,7 +88,8 @@ export class ParquetFiles {
       this.#runner.hold(true)
       this.#runner.post(job, transfer)
     })
-    if (result.kind === 'failed') throw new Error(result.reason)
+    if (result.kind === 'failed')
+      throw Object.assign(new Error(result.reason), { code: result.code, syscall: result.syscall })
     return result
   }
 

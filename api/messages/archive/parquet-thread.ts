@@ -45,7 +45,8 @@ parentPort?.on('message', (job: ParquetJob) => {
   try {
     result = handle(job)
   } catch (error) {
-    result = { kind: 'failed', reason: error instanceof Error ? error.message : String(error) }
+    const { code, syscall } = (error ?? {}) as NodeJS.ErrnoException
+    result = { kind: 'failed', reason: error instanceof Error ? error.message : String(error), code, syscall }
   }
   parentPort?.postMessage(result)
 })

@@ -244,10 +244,15 @@ export async function markExported(
 }
 
 /** Ranges of one domain whose retention has passed; the partitions with their records are dropped as well. */
-export async function findExpired(db: Queryable, limit: number): Promise<{ domainKey: number; ranges: RangeKey[] }[]> {
+export async function findExpired(
+  db: Queryable,
+  withoutDomains: readonly number[],
+  limit: number,
+): Promise<{ domainKey: number; ranges: RangeKey[] }[]> {
   const { rows } = await sql<RangeKey>`
     SELECT domain_key AS "domainKey", retention_days::integer AS "retentionDays", range_start AS "from" FROM archive_ranges
      WHERE retention_days > 0 AND range_end < now() - make_interval(days => retention_days::integer)
+       AND domain_key <> ALL (${withoutDomains}::bigint[])
      ORDER BY domain_key, range_start LIMIT ${limit}`.execute(db)
   return [...Map.groupBy(rows, ({ domainKey }) => domainKey)].map(([domainKey, ranges]) => ({ domainKey, ranges }))
 }
@@ -280,6 +285,121 @@ export async function markRemovedChannels(db: Queryable, sinceSeconds: number): 
   )
 }
 
+/**
+ * Ranges whose files have records of channels that no longer exist become due, whenever the channels were removed: while the archive was off, or
+ * before the database was restored. It reads the channels of every range. The number of ranges.
+ */
+export async function markAllRemovedChannels(db: Queryable): Promise<number> {
+  const { rows } = await sql<{ ranges: number }>`
+    WITH marked AS (
+    UPDATE archive_ranges r SET changes = r.changes + 1, due_at = now()
+      FROM (SELECT DISTINCT held.domain_key, held.retention_days, held.range_start
+              FROM archive_ranges held CROSS JOIN LATERAL unnest(held.channel_keys) AS archived (key)
+              LEFT JOIN channels c ON c.key = archived.key
+             WHERE held.changes = held.exported_changes AND c.key IS NULL) gone
+     WHERE r.domain_key = gone.domain_key AND r.retention_days = gone.retention_days AND r.range_start = gone.range_start
+       AND r.changes = r.exported_changes RETURNING 1)
+    SELECT count(*) AS ranges FROM marked`.execute(db)
+  return rows[0]?.ranges ?? 0
+}
+
+export type CheckedFile = {
+  key: number
+  domainKey: number
+  path: string
+  bytes: number
+  retentionDays: number | null
+  from: string | null
+}
+
+/** Files of the current snapshots, by key. */
+export async function findLiveAfter(db: Queryable, afterKey: number, limit: number): Promise<CheckedFile[]> {
+  const { rows } = await sql<CheckedFile>`
+    SELECT key, domain_key AS "domainKey", path, bytes, retention_days::integer AS "retentionDays", range_start AS "from"
+      FROM archive_files WHERE state = 'live' AND key > ${afterKey} ORDER BY key LIMIT ${limit}`.execute(db)
+  return rows
+}
+
+/** Those of the paths that have no row. */
+export async function findUnknown(db: Queryable, paths: readonly string[]): Promise<string[]> {
+  const { rows } = await sql<{ path: string }>`
+    SELECT path FROM unnest(${paths}::text[]) AS given (path)
+     WHERE NOT EXISTS (SELECT FROM archive_files f WHERE f.path = given.path)`.execute(db)
+  return rows.map(({ path }) => path)
+}
+
+/** The word of this installation in the file `owner`, and the one before it. */
+export type OwnerWords = { word: string; earlier: string | null }
+
+const OWNER = 'archive_owner'
+const ROUND = 'archive_round'
+
+export async function findOwner(db: Queryable): Promise<OwnerWords | undefined> {
+  const { rows } = await sql<{ value: OwnerWords }>`SELECT value FROM installation WHERE name = ${OWNER}`.execute(db)
+  return rows[0]?.value
+}
+
+export async function storeOwner(db: Queryable, words: OwnerWords): Promise<void> {
+  await sql`
+    INSERT INTO installation (name, value) VALUES (${OWNER}, ${JSON.stringify(words)}::jsonb)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated_at = now()`.execute(db)
+}
+
+export async function hasTables(db: Queryable): Promise<boolean> {
+  const { rows } = await sql<{ found: boolean }>`SELECT EXISTS (SELECT FROM archive_tables) AS found`.execute(db)
+  return rows[0]?.found === true
+}
+
+/** How the last round ended. `succeededAt`: the last one in which nothing failed, or the first one. `failure`: what failed in the last one. */
+export type RoundFacts = { endedAt: string; succeededAt: string; failure: string | null }
+
+export async function storeRound(db: Queryable, failure: string | undefined): Promise<void> {
+  await sql`
+    INSERT INTO installation (name, value) VALUES (${ROUND}, jsonb_build_object('failure', ${failure ?? null}::text, 'succeeded_at', now()))
+    ON CONFLICT (name) DO UPDATE SET updated_at = now(), value = CASE
+      WHEN ${failure === undefined} THEN excluded.value ELSE installation.value || (excluded.value - 'succeeded_at') END`.execute(
+    db,
+  )
+}
+
+/** Nobody copies records any more, so that nobody waits for a round. */
+export async function forgetRound(db: Queryable): Promise<void> {
+  await sql`DELETE FROM installation WHERE name = ${ROUND}`.execute(db)
+}
+
+/** Undefined while no node copies records. */
+export async function findRound(db: Queryable): Promise<RoundFacts | undefined> {
+  const { rows } = await sql<RoundFacts>`
+    SELECT updated_at AS "endedAt", (value ->> 'succeeded_at')::timestamptz AS "succeededAt", value ->> 'failure' AS failure
+      FROM installation WHERE name = ${ROUND}`.execute(db)
+  return rows[0]
+}
+
+/** `overdueFiles` should have been deleted for an hour or longer. */
+export type ArchiveState = RoundFacts & {
+  waiting: number
+  behindSeconds: number
+  overdueFiles: number
+  roundAgeSeconds: number
+}
+
+/** What an operator watches; undefined while no node copies records. */
+export async function findState(db: Queryable): Promise<ArchiveState | undefined> {
+  const { rows } = await sql<ArchiveState>`
+    SELECT round.updated_at AS "endedAt", (round.value ->> 'succeeded_at')::timestamptz AS "succeededAt", round.value ->> 'failure' AS failure,
+           extract(epoch FROM now() - (round.value ->> 'succeeded_at')::timestamptz)::float8 AS "roundAgeSeconds", due.*,
+           (SELECT count(*) FROM archive_files
+             WHERE (state = 'removed' AND removed_at < now() - ${OVERDUE}) OR (state = 'writing' AND created_at < now() - ${OVERDUE})) AS "overdueFiles"
+      FROM installation round,
+           (SELECT count(*) AS waiting, coalesce(extract(epoch FROM now() - min(due_at)), 0)::float8 AS "behindSeconds"
+              FROM archive_ranges WHERE exported_changes IS DISTINCT FROM changes) due
+     WHERE round.name = ${ROUND}`.execute(db)
+  return rows[0]
+}
+
+/** Files stay for a day, and a round follows within minutes. */
+const OVERDUE = sql`interval '25 hours'`
+
 /** Whether a node lives that does not know the archive, and where a table lies that is not below the URL; NULL: all are. */
 export async function findObstacles(
   db: Queryable,
@@ -309,16 +429,23 @@ export async function removeTable(tx: Queryable, domainKey: number): Promise<voi
     UPDATE archive_files SET state = 'removed', removed_at = '-infinity' WHERE domain_key = ${domainKey}`.execute(tx)
 }
 
+/** What a failed export or commit of the domain has written is swept at once. Call it under the lock of the archive. */
+export async function discardFiles(db: Queryable, domainKey: number): Promise<void> {
+  await sql`
+    UPDATE archive_files SET state = 'removed', removed_at = '-infinity' WHERE domain_key = ${domainKey} AND state = 'writing'`.execute(
+    db,
+  )
+}
+
 /** Files that no current snapshot refers to, since so long that no reader reads them. */
 export async function findSwept(
   db: Queryable,
-  graceSeconds: number,
-  limit: number,
+  { afterKey, graceSeconds, limit }: { afterKey: number; graceSeconds: number; limit: number },
 ): Promise<{ key: number; path: string }[]> {
   const { rows } = await sql<{ key: number; path: string }>`
     SELECT key, path FROM archive_files
-     WHERE (state = 'removed' AND removed_at < now() - make_interval(secs => ${graceSeconds}))
-        OR (state = 'writing' AND created_at < now() - make_interval(secs => ${graceSeconds}))
+     WHERE key > ${afterKey} AND ((state = 'removed' AND removed_at < now() - make_interval(secs => ${graceSeconds}))
+        OR (state = 'writing' AND created_at < now() - make_interval(secs => ${graceSeconds})))
      ORDER BY key LIMIT ${limit}`.execute(db)
   return rows
 }

@@ -22,6 +22,12 @@ export const History = Type.Object(
     arrivals_until: optionalTime('End of the last range with records'),
     exported_at: optionalTime('When a range was last copied'),
     waiting_since: optionalTime('Since when the oldest of the waiting ranges waits'),
+    succeeded_at: optionalTime(
+      'When a round of the installation last succeeded, or when the first one began; absent: no node copies records',
+    ),
+    failure: Type.Optional(
+      Type.String({ description: 'What failed in the last round, which is repeated; absent: nothing did' }),
+    ),
   },
   { $id: 'History' },
 )

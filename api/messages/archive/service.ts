@@ -12,10 +12,11 @@ import {
   findFacts,
   findFilesOfRange,
   findMetadataFiles,
+  findRound,
   markAllDamaged,
   markDamaged,
 } from './repository.ts'
-import type { ArchiveFacts, CatalogueTable, ExportedRangeFacts } from './repository.ts'
+import type { ArchiveFacts, CatalogueTable, ExportedRangeFacts, RoundFacts } from './repository.ts'
 import type { History, HistoryCheck } from './schema.ts'
 
 export const NAMESPACE = 'history'
@@ -74,7 +75,8 @@ export function createArchiveService({
     },
     async view(caller, domainId) {
       const { domainKey } = await enter(caller, domainId)
-      return { is_enabled: isEnabled, ...presentFacts(await findFacts(db, domainKey)) }
+      const [facts, round] = [await findFacts(db, domainKey), await findRound(db)]
+      return { is_enabled: isEnabled, ...presentFacts(facts), ...presentRound(round) }
     },
     async verify(caller, domainId, after) {
       const domain = await enter(caller, domainId)
@@ -105,6 +107,12 @@ function presentFacts(facts: ArchiveFacts): Omit<History, 'is_enabled'> {
     ...(facts.exportedAt === null ? {} : { exported_at: formatTime(facts.exportedAt) }),
     ...(facts.waitingSince === null ? {} : { waiting_since: formatTime(facts.waitingSince) }),
   }
+}
+
+function presentRound(round: RoundFacts | undefined): Pick<History, 'succeeded_at' | 'failure'> {
+  if (round === undefined) return {}
+  const { succeededAt, failure } = round
+  return { succeeded_at: formatTime(succeededAt), ...(failure === null ? {} : { failure }) }
 }
 
 type Place = { from: string; retentionDays: number }

@@ -1,0 +1,155 @@
+/** The folder of the archive fails, wholly or in part: a round does the rest, says what failed, and the next one makes it good. */
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { dataFilesOf, archive, filesBelow, moveArrivals, newArchiveFolder, rowsOfFile } from './archive-support.ts'
+import type { ArchiveFolder } from './archive-support.ts'
+import { startPlant } from './support.ts'
+import type { Plant } from './support.ts'
+
+const canMount = process.getuid?.() === 0 && process.platform === 'linux'
+
+let plant: Plant
+let folder: ArchiveFolder
+beforeEach(async () => {
+  plant = await startPlant()
+  folder = newArchiveFolder()
+})
+afterEach(async () => {
+  await plant[Symbol.asyncDispose]()
+  folder[Symbol.dispose]()
+})
+
+/** A domain of another user with one archived name. Returns its id, and the folder of its table. */
+async function newDomain(name: string): Promise<{ id: string; table: string; owner: Plant['owner'] }> {
+  const owner = await plant.api.newUser()
+  const made = async (path: string, body: object) => {
+    const response = await owner.call('POST', path, body)
+    expect(response.status, response.text).toBeLessThan(300)
+    return response.json<{ id: string; credentials: { secret: string } }>()
+  }
+  const { id } = await made('/domains', { name, alias: name })
+  const client = await made(`/${id}/clients`, { name: 'client' })
+  const channel = await made(`/${id}/channels`, { name: 'channel' })
+  const connection = { client_ids: [client.id], channel_ids: [channel.id], types: ['publish', 'subscribe'] }
+  expect((await owner.call('POST', `/${id}/channels/connect`, connection)).status).toBe(201)
+  const sent = await plant.api.as(`Client ${client.credentials.secret}`)(
+    'POST',
+    `/m/${id}/c/${channel.id}`,
+    Array.from({ length: 200 }, (_, index) => ({ n: name, vs: `${index}:${Math.random()}`.repeat(40), t: index })),
+    { 'content-type': 'application/senml+json' },
+  )
+  expect(sent.status, sent.text).toBe(202)
+  return { id, owner, table: join(folder.path, id, 'records') }
+}
+
+async function archivedNames(): Promise<string[]> {
+  const files = await dataFilesOf(plant.api)
+  const rows = (await Promise.all(files.map(({ path }) => rowsOfFile(path)))).flat()
+  return [...new Set(rows.map((row) => String(row['name'])))].toSorted()
+}
+
+/** Every file has its row and every row its file. */
+async function expectNothingLeft(): Promise<void> {
+  const { rows } = await plant.api.database.pool.query<{ path: string }>('SELECT path FROM archive_files')
+  expect(filesBelow(folder.path)).toEqual(rows.map((row) => row.path.slice('file://'.length)).toSorted())
+}
+
+test('one domain that cannot be written to stops no other, and the state says what failed', async () => {
+  const [broken, other] = [await newDomain('broken'), await newDomain('other')]
+  await moveArrivals(plant.api, 4)
+  // A file in the place of the folder: root writes to whatever modes say.
+  mkdirSync(broken.table, { recursive: true })
+  writeFileSync(join(broken.table, 'data'), '')
+  const round = await archive(plant.api, folder.url)
+  expect(round).toMatchObject({ failed: 1, exported: 1 })
+  expect(round.failures).toEqual([expect.stringContaining('records could not be copied to the archive (1 failed)')])
+  expect(await archivedNames()).toEqual(['other'])
+  const seen = (await other.owner.call('GET', `/${other.id}/history`)).json<{ failure: string }>()
+  expect(seen.failure).toMatch(/the store failed: .*\((?:ENOTDIR|EEXIST), /)
+  // What it wrote is not kept for a day.
+  const { rows } = await plant.api.database.pool.query(`SELECT FROM archive_files WHERE state <> 'live'`)
+  expect(rows).toEqual([])
+  rmSync(join(broken.table, 'data'))
+  expect(await archive(plant.api, folder.url)).toMatchObject({ failed: 0, exported: 1, failures: [] })
+  expect(await archivedNames()).toEqual(['broken', 'other'])
+  expect((await other.owner.call('GET', `/${other.id}/history`)).json()).not.toHaveProperty('failure')
+  await expectNothingLeft()
+})
+
+test('expiry and sweep go on behind what fails, and do it in a later round', async () => {
+  const [broken, other] = [await newDomain('broken'), await newDomain('other')]
+  await moveArrivals(plant.api, 4)
+  await archive(plant.api, folder.url)
+  const { pool } = plant.api.database
+  await pool.query(`UPDATE archive_ranges SET retention_days = 30, range_end = range_end - interval '60 days'`)
+  await pool.query(`UPDATE archive_files SET retention_days = 30 WHERE kind = 'data'`)
+  const [before = ''] = filesBelow(join(broken.table, 'data'))
+  renameSync(join(broken.table, 'metadata'), join(broken.table, 'moved'))
+  writeFileSync(join(broken.table, 'metadata'), '')
+  const round = await archive(plant.api, folder.url)
+  expect(round.expired).toBe(1)
+  expect(round.failures.some((text) => text.startsWith('expired records could not be removed'))).toBe(true)
+  expect((await dataFilesOf(plant.api)).map(({ path }) => path)).toEqual([before])
+  rmSync(join(broken.table, 'metadata'))
+  renameSync(join(broken.table, 'moved'), join(broken.table, 'metadata'))
+  expect(await archive(plant.api, folder.url)).toMatchObject({ expired: 1, failures: [] })
+  // A folder in the place of the file: it is not deleted, and everything else is.
+  rmSync(before)
+  mkdirSync(join(before, 'in-the-way'), { recursive: true })
+  const swept = await archive(plant.api, folder.url, { graceSeconds: -1 })
+  expect(swept.deletedFiles).toBeGreaterThan(0)
+  expect(swept.failures).toEqual([expect.stringContaining('files could not be deleted from the archive (1 failed)')])
+  expect(filesBelow(join(other.table, 'data'))).toEqual([])
+  rmSync(before, { recursive: true })
+  expect(await archive(plant.api, folder.url, { graceSeconds: -1 })).toMatchObject({ deletedFiles: 1, failures: [] })
+  await expectNothingLeft()
+})
+
+test.runIf(canMount)(
+  'a store that is full is not filled again by each domain, and is used when it has room',
+  async () => {
+    await newDomain('first')
+    await newDomain('second')
+    const mount = ['-t', 'tmpfs', '-o', 'size=1m,mode=755', 'none', folder.path]
+    expect(spawnSync('mount', mount).status).toBe(0)
+    try {
+      // Its file `owner` exists, and nothing more can be written.
+      await archive(plant.api, folder.url)
+      await moveArrivals(plant.api, 4)
+      const filler = join(folder.path, 'filler')
+      expect(spawnSync('dd', ['if=/dev/zero', `of=${filler}`, 'bs=1024']).status).toBe(1)
+      const round = await archive(plant.api, folder.url)
+      expect(round).toMatchObject({ exported: 0, failed: 1 })
+      expect(round.failures[0]).toContain('it is full (ENOSPC, ')
+      // What was begun is not kept for a day.
+      const { rows } = await plant.api.database.pool.query(`SELECT FROM archive_files WHERE state <> 'live'`)
+      expect(rows).toEqual([])
+      rmSync(filler)
+      expect(await archive(plant.api, folder.url)).toMatchObject({ exported: 2, failed: 0, failures: [] })
+      expect(await archivedNames()).toEqual(['first', 'second'])
+      await expectNothingLeft()
+    } finally {
+      expect(spawnSync('umount', [folder.path]).status).toBe(0)
+    }
+  },
+)
+
+test('a store that lets nobody write ends the round with a message, and keeps what it has', async () => {
+  await newDomain('first')
+  await moveArrivals(plant.api, 4)
+  await archive(plant.api, folder.url)
+  const owner = join(folder.path, 'owner')
+  renameSync(owner, `${owner}.moved`)
+  mkdirSync(owner)
+  await expect(archive(plant.api, folder.url)).rejects.toMatchObject({ code: 'EISDIR' })
+  const { rows } = await plant.api.database.pool.query<{ failure: string }>(
+    `SELECT value ->> 'failure' AS failure FROM installation WHERE name = 'archive_round'`,
+  )
+  expect(rows[0]?.failure).toContain('the store failed: ')
+  rmSync(owner, { recursive: true })
+  renameSync(`${owner}.moved`, owner)
+  expect(await archive(plant.api, folder.url)).toMatchObject({ failures: [] })
+  expect(await archivedNames()).toEqual(['first'])
+})
