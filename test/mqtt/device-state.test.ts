@@ -140,6 +140,19 @@ describe('a subscribed device', () => {
     expect(await notified(peer)).toEqual({ version: none.version, delta: {} })
   })
 
+  test('receives a difference of any size whole, also one that the database compresses to little', async () => {
+    const device = await plant.newDevice()
+    const texts = [60_000, 10, 3_000, 500].map((length) => 'x'.repeat(length))
+    await desire(device, { text: texts[0] })
+    using peer = await connect(device)
+    await subscribe(peer, topic('desired'))
+    expect((await notified(peer)).delta).toEqual({ text: texts[0] })
+    for (const text of texts.slice(1)) {
+      const { version } = await desire(device, { text })
+      expect(await notified(peer)).toEqual({ version, delta: { text } })
+    }
+  })
+
   test('is not notified of its own reports, and is notified again when it leaves what is desired', async () => {
     const device = await plant.newDevice()
     await desire(device, { led: true, rate: 5 })
