@@ -100,6 +100,40 @@ describe.skipIf(hasNoBrowser)('alarms in the console (needs Chromium)', () => {
     expect(await stored.count()).toBe(1)
   })
 
+  test('a tile of a board has the open alarms with its text, and leads to them', async () => {
+    const { domain, rule, send, alarms, untilRaised } = await newPlant('On a board')
+    await rule('heat')
+    await send('inlet', 31)
+    await send('outlet', 35)
+    await untilRaised(2)
+    const board = await running.made(`/${domain}/dashboards`, { name: 'Wall', content: { version: 1, tiles: [] } })
+    await using visitor = await running.asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/boards/${board}`)
+    const add = async (title: string, text: string) => {
+      await page.getByRole('button', { name: 'Add tile' }).first().click()
+      const dialog = page.getByRole('dialog')
+      await dialog.getByRole('button', { name: 'Alarms' }).click()
+      await dialog.getByLabel('Title').fill(title)
+      await dialog.getByLabel('Only those with this text').fill(text)
+      await dialog.getByRole('button', { name: 'Add', exact: true }).click()
+      await dialog.waitFor({ state: 'detached' })
+    }
+    await add('Everything', '')
+    await add('Outlet', 'outlet')
+    await add('Cold', 'cold')
+    const tile = (name: string) => page.getByRole('region', { name })
+    const links = async (name: string) => await tile(name).getByRole('link').allTextContents()
+    await expect.poll(async () => (await links('Everything')).length).toBe(2)
+    expect(await links('Outlet')).toEqual([expect.stringContaining('outlet is too hot')])
+    await tile('Cold').getByText('No open alarms').waitFor()
+    expect(await accessibilityFaults(page)).toEqual([])
+    await page.reload()
+    await tile('Outlet').getByRole('link').click()
+    const outlet = (await alarms()).find(({ name }) => name === 'outlet')
+    await page.waitForURL(`**/d/${domain}/alarms/${outlet?.id}`)
+  })
+
   test('the page of a client and the overview say how many alarms are open, and lead to them', async () => {
     const { domain, channel, rule, send, untilRaised } = await newPlant('Counted')
     const { api, installation } = running

@@ -17,6 +17,8 @@ import type { Sample } from './samples.ts'
 
 /** The interval between two looks at which clients there are. */
 const REFRESH_MS = 60_000
+/** Messages are evaluated before a judgement, which is made soon after the clients were read, or they are read again. */
+const SURE_MS = 5_000
 /** Rows that one statement reads. */
 const PAGE = 2_000
 /** A longer time between two looks was a standstill. */
@@ -60,8 +62,8 @@ export class SilenceWatch {
   #isFirst = true
   /** So many clients fell silent that it is an outage if they are still watched: this is looked at first. */
   #isSuspected = false
-  /** It was looked at. */
-  #isSure = false
+  /** It was looked at, and what was found is taken for true until then. */
+  #sureUntilMs = -Infinity
 
   constructor(rule: CompiledRule, domainKey: number, clock: Pick<SilenceClock, 'nowMs'>) {
     if (rule.silence === undefined) throw new Error('the rule is not about silence')
@@ -116,7 +118,7 @@ export class SilenceWatch {
     this.#found = undefined
     this.#after = undefined
     this.#isFirst = false
-    if (this.#isSuspected) this.#isSure = true
+    if (this.#isSuspected) this.#sureUntilMs = this.#clock.nowMs + SURE_MS
     this.#isSuspected = false
     this.#nextMs = this.#clock.nowMs + REFRESH_MS
     return { ended, hasMore: false }
@@ -131,8 +133,7 @@ export class SilenceWatch {
   /** Who fell silent, of those that are still watched. An outage is found when all clients were read again. */
   async judge(db: Queryable, limit: number): Promise<{ found: Silence[]; ended: string[] }> {
     if (this.#isSuspected) return { found: [], ended: [] }
-    const found = this.#timers.judge(this.#judgedMs, limit, this.#isSure)
-    this.#isSure = false
+    const found = this.#timers.judge(this.#judgedMs, limit, this.#clock.nowMs <= this.#sureUntilMs)
     if (this.#timers.suspectsOutage) this.#suspect()
     const ids = found.flatMap((one) => (one.kind === 'client' ? [one.id] : []))
     if (ids.length === 0) return { found, ended: [] }

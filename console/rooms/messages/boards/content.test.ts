@@ -1,5 +1,15 @@
 import { expect, test } from 'vitest'
-import { fillOf, formatBoard, goodnessOf, moved, newTile, parseBoard, withTile, withoutTile } from './content.ts'
+import {
+  fillOf,
+  formatBoard,
+  goodnessOf,
+  hasSeries,
+  moved,
+  newTile,
+  parseBoard,
+  withTile,
+  withoutTile,
+} from './content.ts'
 
 const chart = newTile({
   kind: 'chart',
@@ -7,10 +17,14 @@ const chart = newTile({
   series: [{ publisher: 'p', subtopic: '', name: 't', unit: 'Cel' }],
 })
 const note = newTile({ kind: 'text', text: 'Hall 1' })
+const alarms = newTile({ kind: 'alarms', text: 'boiler' })
 const board = { range: '6h', tiles: [chart, note] }
 
 test('a board is read as it was stored', () => {
   expect(parseBoard(JSON.parse(JSON.stringify(formatBoard(board))) as Record<string, unknown>)).toEqual(board)
+  const withAlarms = { range: '6h', tiles: [chart, alarms, note] }
+  expect(parseBoard(JSON.parse(JSON.stringify(formatBoard(withAlarms))) as Record<string, unknown>)).toEqual(withAlarms)
+  expect(withAlarms.tiles.map(({ kind }) => hasSeries(kind))).toEqual([true, false, false])
 })
 
 test('content of other programs is no board, and breaks none', () => {

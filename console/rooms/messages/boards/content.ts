@@ -3,7 +3,7 @@ import { DEFAULT_RANGE, RANGES } from '../charts/ranges.ts'
 import { MAX_CHOSEN } from '../charts/series.ts'
 import type { SeriesFields } from '../charts/series.ts'
 
-export const KINDS = ['chart', 'value', 'gauge', 'state', 'text'] as const
+export const KINDS = ['chart', 'value', 'gauge', 'state', 'alarms', 'text'] as const
 export type Kind = (typeof KINDS)[number]
 
 /** Columns of a board on a wide screen. */
@@ -18,22 +18,32 @@ export type Tile = {
   readonly title: string
   /** Columns that it takes, 1 to 4. */
   readonly width: number
-  /** Empty for a text. */
+  /** Empty for alarms and a text. */
   readonly channel: string
   /** Only a chart can have several. */
   readonly series: readonly SeriesFields[]
   /** The ends of a gauge, or the numbers from which to which a state is good. */
   readonly min: number | undefined
   readonly max: number | undefined
-  /** The text that makes a state good, or the text of a text. */
+  /** The text that makes a state good, that alarms have, or of a text. */
   readonly text: string
 }
+
+/** Whether a tile of this kind shows series of a channel. */
+export const hasSeries = (kind: Kind): boolean => kind !== 'alarms' && kind !== 'text'
 
 export type Board = { readonly range: string; readonly tiles: readonly Tile[] }
 
 export const EMPTY_BOARD: Board = { range: '1d', tiles: [] }
 
-export const DEFAULT_WIDTHS: Readonly<Record<Kind, number>> = { chart: 2, value: 1, gauge: 1, state: 1, text: 1 }
+export const DEFAULT_WIDTHS: Readonly<Record<Kind, number>> = {
+  chart: 2,
+  value: 1,
+  gauge: 1,
+  state: 1,
+  alarms: 2,
+  text: 1,
+}
 
 export function newTile(fields: Partial<Tile> & Pick<Tile, 'kind'>): Tile {
   return {

@@ -10,7 +10,7 @@ import { useClientNames } from '../../../shell/names.tsx'
 import { ErrorState } from '../../../shell/states.tsx'
 import { MAX_CHOSEN, naturalOrder, seriesOf } from '../charts/series.ts'
 import type { Series } from '../charts/series.ts'
-import { DEFAULT_WIDTHS, newTile } from './content.ts'
+import { DEFAULT_WIDTHS, hasSeries, newTile } from './content.ts'
 import type { Kind, Tile } from './content.ts'
 
 const KIND_NAMES: readonly (readonly [Kind, string])[] = [
@@ -18,6 +18,7 @@ const KIND_NAMES: readonly (readonly [Kind, string])[] = [
   ['value', 'Value'],
   ['gauge', 'Gauge'],
   ['state', 'State'],
+  ['alarms', 'Alarms'],
   ['text', 'Text'],
 ]
 const MAX_CHANNELS = 100
@@ -42,8 +43,8 @@ export function TileForm({
     'The tile was not saved',
     async () => {
       if (draft.kind === 'text' && draft.text.trim() === '') throw new InputError('text', 'Enter a text')
-      if (draft.kind !== 'text' && draft.channel === '') throw new InputError('channel', 'Choose a channel')
-      if (draft.kind !== 'text' && draft.series.length === 0) throw new InputError('series', 'Choose a series')
+      if (hasSeries(draft.kind) && draft.channel === '') throw new InputError('channel', 'Choose a channel')
+      if (hasSeries(draft.kind) && draft.series.length === 0) throw new InputError('series', 'Choose a series')
       const [min, max] = [endOf('min', ends.min), endOf('max', ends.max)]
       if (min !== undefined && max !== undefined && max <= min)
         throw new InputError('max', 'The upper end must be greater than the lower end')
@@ -51,7 +52,7 @@ export function TileForm({
       await onDone({
         ...draft,
         title: draft.title.trim(),
-        ...(draft.kind === 'text' ? { channel: '', series: [] } : {}),
+        ...(hasSeries(draft.kind) ? {} : { channel: '', series: [] }),
         ...(isOfNumbers ? { min, max } : { min: undefined, max: undefined }),
       })
     },
@@ -79,6 +80,14 @@ export function TileForm({
       <TextField label="Title" field="title" value={draft.title} onChange={(title) => change({ title })} />
       {draft.kind === 'text' ? (
         <TextArea label="Text" field="text" value={draft.text} onChange={(text) => change({ text })} />
+      ) : draft.kind === 'alarms' ? (
+        <TextField
+          label="Only those with this text"
+          field="text"
+          value={draft.text}
+          onChange={(text) => change({ text })}
+          hint="In the alarm, its rule, its client or the name of its series. Optional."
+        />
       ) : (
         <>
           <ChannelField

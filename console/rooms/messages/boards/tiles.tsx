@@ -15,6 +15,7 @@ import { formatChoice } from '../../../shell/chosen-series.ts'
 import { filterOf, seriesOf } from '../charts/series.ts'
 import type { PageRange } from '../charts/use-range.ts'
 import { valueText } from '../values.ts'
+import { AlarmsTile } from './alarms-tile.tsx'
 import { fillOf, goodnessOf } from './content.ts'
 import type { Tile } from './content.ts'
 
@@ -68,6 +69,8 @@ function TileContent({ domain, tile, range }: Pick<TileProps, 'domain' | 'tile' 
   switch (tile.kind) {
     case 'chart':
       return <ChartTile domain={domain} tile={tile} range={range} />
+    case 'alarms':
+      return <AlarmsTile domain={domain} tile={tile} />
     case 'text':
       return <p className="tile-text">{tile.text}</p>
     case 'value':
