@@ -100,6 +100,7 @@ export class ManagerServices {
   readonly modules: ReturnType<typeof createModules>
   readonly #deps: ServicesDeps
   readonly #counted: { cpu: CountedQuota; bytes: CountedQuota }
+  readonly #amounts: AmountQuotas
   readonly #bodies: ReturnType<typeof createBodyReceiver>
   readonly #events: ReturnType<typeof createEventsService>
   readonly #tasks: TasksService
@@ -126,6 +127,8 @@ export class ManagerServices {
       cpu: new CountedQuota({ ...counting, name: 'cpu_seconds_per_day' }),
       bytes: new CountedQuota({ ...counting, name: 'run_bytes' }),
     }
+    const amounts = new AmountQuotas({ database, quotas: access.quotas, logger })
+    this.#amounts = amounts
     this.writer = new RunWriter({
       context: {
         managerId,
@@ -136,6 +139,7 @@ export class ManagerServices {
         ),
         quotas: access.quotas,
         counted: this.#counted,
+        amounts,
         endings,
         modules: new ModuleCatalogue(),
         tasks: knownTasks,
@@ -171,7 +175,6 @@ export class ManagerServices {
     })
     const stopRuns = (taskKey: number, recordedFor?: Actor) =>
       stopTaskRuns({ writer, endings, timing }, { taskKey, recordedFor })
-    const amounts = new AmountQuotas({ database, quotas: access.quotas, logger })
     const tasks = new TasksService({
       database,
       access,
@@ -270,7 +273,9 @@ export class ManagerServices {
     registerRouteRules(app)
     registerTrials(app)
     await taskRoutes({ tasks: this.#tasks, callers, bodies: this.#bodies })(app)
-    await stateRoutes({ state: createStateService({ database, tasks: this.#tasks }), callers })(app)
+    await stateRoutes({ state: createStateService({ database, tasks: this.#tasks, amounts: this.#amounts }), callers })(
+      app,
+    )
     await startRoutes({ runs: this.#runs, callers })(app)
     await invokeRoutes({ invocations: this.#invocations, callers })(app)
     await runRoutes({ runs: this.#runs, access, callers, streams })(app)

@@ -9,7 +9,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { errorMessageOf, runUntilStopped } from '#core/program/index.ts'
 import type { Lifecycle } from '#core/program/index.ts'
-import { findFunction } from '#guests/wasm/index.ts'
+import { findFunction, usesState } from '#guests/wasm/index.ts'
 import type { Json } from '#guests/wasm/index.ts'
 import { inputsOf, requirePack, triggersOf } from '#manager/trigger-calls.ts'
 import { Trials, changesOf } from '#worker/trial/index.ts'
@@ -116,7 +116,12 @@ async function tryOnce(trials: Trials, request: Request, signal: AbortSignal): P
           : { state: 'dropped', error: call.dropped, stdin: call.stdin },
       )
     }
-    return { ...common, module: { kind, bytes, digest, exports, imports }, runs, omitted_runs: omitted }
+    return {
+      ...common,
+      module: { kind, bytes, digest, exports, imports, uses_state: usesState(imports) },
+      runs,
+      omitted_runs: omitted,
+    }
   } catch (error) {
     return { ...common, error: errorMessageOf(error) }
   }

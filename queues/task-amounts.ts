@@ -1,17 +1,21 @@
-/** How many tasks, workflows, schedules and triggers domains have, for their quotas (contract decision 98). */
+/** How many tasks, workflows, schedules and triggers domains have, and how much state their tasks, for their quotas (contract decision 98). */
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
-export const TASK_AMOUNTS = ['tasks', 'workflows', 'schedules', 'triggers'] as const
+export const TASK_AMOUNTS = ['tasks', 'workflows', 'schedules', 'triggers', 'state_keys', 'state_bytes'] as const
 export type TaskAmount = (typeof TASK_AMOUNTS)[number]
 
-/** Each is counted in an index that begins with the domain. */
+const STATE_OF = sql`task_state_sizes z JOIN tasks t ON t.key = z.task_key WHERE t.domain_key = d.key`
+
+/** Each is counted in an index that begins with the domain. Each task has the sum of its state. */
 const COUNTED: Readonly<Record<TaskAmount, Sql>> = {
   tasks: sql`SELECT count(*) AS used FROM tasks t WHERE t.domain_key = d.key`,
   workflows: sql`SELECT count(*) AS used FROM workflows f WHERE f.domain_key = d.key`,
   schedules: sql`SELECT count(*) AS used FROM tasks t WHERE t.domain_key = d.key AND t.schedule IS NOT NULL`,
   triggers: sql`SELECT count(*) AS used FROM tasks t WHERE t.domain_key = d.key AND t.trigger IS NOT NULL`,
+  state_keys: sql`SELECT coalesce(sum(z.keys), 0)::bigint AS used FROM ${STATE_OF}`,
+  state_bytes: sql`SELECT coalesce(sum(z.bytes), 0)::bigint AS used FROM ${STATE_OF}`,
 }
 
 /** What the domains have, by their ids. */

@@ -268,6 +268,8 @@ const STORED_AMOUNTS = [
   'workflows',
   'schedules',
   'triggers',
+  'state_keys',
+  'state_bytes',
   'module_bytes',
   'run_bytes',
   'queued_runs',

@@ -103,6 +103,9 @@ function describe(cli: Cli, round: Record<string, unknown>): string[] {
     line('exports', functionsOf(module['exports'])),
     line('imports', functionsOf(module['imports'])),
     line('isolation', oneLine(plainText(round['isolation']))),
+    ...(module['uses_state'] === true
+      ? [line('state', 'in memory: it begins empty, its runs share it, and nothing is stored')]
+      : []),
     ...runs.flatMap((run) => ['', ...describeRun(run, Number(round['memory_limit']), line)]),
     ...(omitted > 0 ? ['', `and ${omitted} more runs of this message`] : []),
   ]

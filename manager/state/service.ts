@@ -6,7 +6,8 @@ import type { PageRange } from '#core/page.ts'
 import { MAX_STATE_VALUE_BYTES, refusalOfKey } from '#guests/wasm/index.ts'
 import type { TaskCaller } from '../access/access.ts'
 import { MAX_STATE_BYTES, MAX_STATE_KEYS, findState, listState, writeState } from '../store/task-state.ts'
-import type { StateRefused, StateValue } from '../store/task-state.ts'
+import type { StateGrown, StateRefused, StateValue } from '../store/task-state.ts'
+import type { AmountQuotas } from '../store/amount-quotas.ts'
 import type { TaskStateWrite } from './schema.ts'
 import type { TasksService } from '../tasks/service.ts'
 
@@ -15,19 +16,32 @@ export type StatePath = { taskId: string; client: string; key: string }
 
 export type StateService = ReturnType<typeof createStateService>
 
-export function createStateService({ database, tasks }: { database: Database; tasks: Pick<TasksService, 'require'> }) {
+export type StateDeps = {
+  database: Database
+  tasks: Pick<TasksService, 'require'>
+  /** Of domains: how much state their tasks have. */
+  amounts: Pick<AmountQuotas, 'ready' | 'require' | 'changed'>
+}
+
+export function createStateService({ database, tasks, amounts }: StateDeps) {
   async function write(
     caller: TaskCaller,
     { taskId, client, key }: StatePath,
     change: { value: Uint8Array | null; version: number | undefined },
   ): Promise<StateValue | undefined> {
-    const { key: taskKey } = await tasks.require(caller, taskId, 'task_update')
+    const { key: taskKey, domainId } = await tasks.require(caller, taskId, 'task_update')
     requireNames(client, key)
-    return await database.transaction(async (tx) => {
-      const refused = await writeState(tx, { taskKey, client, key, caller, ...change })
-      if (refused !== undefined) throw refusalOf(refused)
-      return await findState(tx, { taskKey, client, key })
+    if (change.value !== null)
+      await amounts.ready(domainId, { state_keys: 1, state_bytes: Buffer.byteLength(key) + change.value.length })
+    const requireRoom = ({ keys, bytes }: StateGrown) =>
+      amounts.require(domainId, { state_keys: keys, state_bytes: bytes })
+    const { grown, stored } = await database.transaction(async (tx) => {
+      const written = await writeState(tx, { taskKey, client, key, caller, requireRoom, ...change })
+      if (typeof written === 'string') throw refusalOf(written)
+      return { grown: written, stored: await findState(tx, { taskKey, client, key }) }
     })
+    amounts.changed(domainId, { state_keys: grown.keys, state_bytes: grown.bytes })
+    return stored
   }
 
   return {
@@ -47,7 +61,7 @@ export function createStateService({ database, tasks }: { database: Database; ta
       return found
     },
 
-    /** Throws `not_found`, `forbidden`, `malformed`, `too_large`, `unprocessable` beyond a limit, and `conflict` if another version is stored. */
+    /** Throws `not_found`, `forbidden`, `malformed`, `too_large`, `unprocessable` beyond a limit, `quota_exceeded`, and `conflict` if another version is stored. */
     async put(caller: TaskCaller, path: StatePath, { value, encoding, version }: TaskStateWrite): Promise<StateValue> {
       const bytes = encoding === 'base64' ? parseBase64(value) : Buffer.from(value)
       if (bytes === undefined) throw refusedField('/value', 'must be base64')

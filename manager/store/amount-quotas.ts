@@ -1,5 +1,5 @@
 /**
- * The quotas `tasks`, `workflows`, `schedules` and `triggers` of domains (contract decision 98, docs/decisions/0090): what a domain has is
+ * The quotas `tasks`, `workflows`, `schedules`, `triggers`, `state_keys` and `state_bytes` of domains (contract decision 98, docs/decisions/0090): what a domain has is
  * counted about once a second for the domains that add something, and this process adds what it created since, so that a new task costs no
  * statement of its own. Before a refusal it is counted again, if this process has changed something since.
  */
@@ -62,6 +62,8 @@ export class AmountQuotas {
       workflows: meterOf('workflows'),
       schedules: meterOf('schedules'),
       triggers: meterOf('triggers'),
+      state_keys: meterOf('state_keys'),
+      state_bytes: meterOf('state_bytes'),
     }
   }
 
@@ -87,6 +89,11 @@ export class AmountQuotas {
         for (const name of added) this.#pend(domainId, name, -(change[name] ?? 0))
       },
     }
+  }
+
+  /** Throws `quota_exceeded` if what is added exceeds a limit, as far as is known: see `ready`. */
+  require(domainId: string | null, change: AmountChange): void {
+    if (domainId !== null) for (const name of this.#addedOf(change)) this.#require(domainId, name, change[name] ?? 0)
   }
 
   /** Does the work that commits the change, if there is room. Throws `quota_exceeded`. */

@@ -20,6 +20,7 @@ import { longRunsOfDomain } from '../placement/placement.ts'
 import { memoryOf } from '../placement/budgeted-runs.ts'
 import type { WorkerSession } from '../placement/worker-session.ts'
 import type { ManagerTiming } from '../model/timing.ts'
+import type { AmountQuotas } from '../store/amount-quotas.ts'
 import { writeRecords, type ManagerRecord } from '../store/journal.ts'
 import { noteTasks } from '../store/notes.ts'
 import type { AssignedRun } from '../model/run.ts'
@@ -33,6 +34,9 @@ import type { ModuleCatalogue } from '../store/catalogue.ts'
 import type { KnownTasks } from './known-tasks.ts'
 import type { UnrecordedRuns } from './unrecorded-runs.ts'
 
+/** Of domains by id: how much state their tasks have. */
+export type StateQuotas = Pick<AmountQuotas, 'ready' | 'require' | 'changed'>
+
 export type WriterContext = {
   managerId: string
   cluster: Cluster
@@ -42,6 +46,8 @@ export type WriterContext = {
   quotas: TaskQuotas
   /** What runs of domains used and stored. */
   counted: CountedQuotas
+  /** The state of the tasks of domains. */
+  amounts: StateQuotas
   endings: RunEndings
   unrecorded: Pick<UnrecordedRuns, 'find' | 'finish' | 'startOver'>
   delayed: Pick<DelayedRuns, 'add'>

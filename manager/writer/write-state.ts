@@ -3,11 +3,13 @@
  * no end, and runs again. Who writes state of a task locks its row in `task_state_sizes` first, here and in `store/task-state.ts`, so that
  * what was checked stays so until the commit. Runs of one batch are checked in their order, each with what those before it write.
  */
+import { ServiceError } from '#core/errors/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
+import type { AmountChange } from '../store/amount-quotas.ts'
 import { MAX_STATE_BYTES, MAX_STATE_KEYS } from '../store/task-state.ts'
 import { NO_STATE_OF_CLIENT, mayHaveStateOf } from '../model/run.ts'
 import type { RunEnding, RunHandle, StateEntry } from '../model/run.ts'
-import type { RunBatch } from './batch.ts'
+import type { RunBatch, StateQuotas } from './batch.ts'
 
 /** How often a run is repeated because of conflicts; then it fails. */
 export const MAX_CONFLICTS = 5
@@ -104,8 +106,11 @@ export class StateChanges {
   static async check(batch: RunBatch, ends: readonly End[]): Promise<StateChanges | undefined> {
     const writing = ends.filter(({ ending }) => writesState(ending))
     if (writing.length === 0) return undefined
+    const { amounts } = batch.context
+    // Before the locks: a figure may be read from the database.
+    for (const [domainId, added] of mostAdded(writing)) await amounts.ready(domainId, added)
     const { sizes, stored } = await lock(batch, writing)
-    return new StateChanges(batch, stored, verdictsOf(writing, sizes, stored))
+    return new StateChanges(batch, stored, verdictsOf(writing, { sizes, stored, amounts }))
   }
 
   verdictOf(runId: string): Verdict {
@@ -115,6 +120,7 @@ export class StateChanges {
   /** Writes the state of these runs, whose ends are recorded in this transaction. */
   async write(ends: readonly End[]): Promise<void> {
     const last = new Map<string, { taskKey: number; entry: StateEntry & { value: Uint8Array | null } }>()
+    const domains = new Map(ends.map(({ run }) => [run.taskKey, run.spec.domain_id]))
     for (const { run, ending } of ends) {
       if (!writesState(ending) || this.#verdicts.get(run.id) !== undefined) continue
       for (const entry of ending.stateEntries ?? [])
@@ -128,6 +134,10 @@ export class StateChanges {
       const size = grown.getOrInsertComputed(taskKey, () => ({ keys: 0, bytes: 0 }))
       grow(size, this.#stored.get(placeOf(taskKey, entry)), entry)
     }
+    this.#batch.afterCommit(() => {
+      const { amounts } = this.#batch.context
+      for (const [taskKey, size] of grown) amounts.changed(domains.get(taskKey) ?? null, amountOf(size))
+    })
     await this.#batch.rows('write-task-state', WRITE, [
       written.map(({ taskKey }) => taskKey),
       written.map(({ entry }) => entry.client),
@@ -178,14 +188,26 @@ async function lock(batch: RunBatch, ends: readonly End[]) {
   }
 }
 
+const amountOf = ({ keys, bytes }: Size): AmountChange => ({ state_keys: keys, state_bytes: bytes })
+
+/** What the ends add to their domains if none of their keys is stored. */
+function mostAdded(ends: readonly End[]): Map<string, AmountChange> {
+  const sizes = new Map<string, Size>()
+  for (const { run, ending } of ends) {
+    if (run.spec.domain_id === null) continue
+    const size = sizes.getOrInsertComputed(run.spec.domain_id, () => ({ keys: 0, bytes: 0 }))
+    for (const entry of ending.stateEntries ?? []) if (isWritten(entry)) grow(size, undefined, entry)
+  }
+  return new Map([...sizes].map(([domainId, size]) => [domainId, amountOf(size)]))
+}
+
 /** Version of what a run of this batch writes: nobody has read it yet. */
 const UNREAD = -1
 
-function verdictsOf(
-  ends: readonly End[],
-  sizes: ReadonlyMap<number, Size>,
-  stored: ReadonlyMap<string, Stored>,
-): Map<string, Verdict> {
+type Before = { sizes: ReadonlyMap<number, Size>; stored: ReadonlyMap<string, Stored>; amounts: StateQuotas }
+
+function verdictsOf(ends: readonly End[], { sizes, stored, amounts }: Before): Map<string, Verdict> {
+  const added = new Map<string | null, Size>()
   const now = new Map(stored)
   const sizesNow = new Map([...sizes].map(([key, size]) => [key, { ...size }]))
   return new Map(
@@ -204,8 +226,12 @@ function verdictsOf(
       const after = { ...before }
       const changed = entries.filter(isWritten)
       for (const entry of changed) grow(after, now.get(placeOf(run.taskKey, entry)), entry)
-      const refused = refusalOf(before, after)
+      const ofDomain = added.getOrInsertComputed(run.spec.domain_id, () => ({ keys: 0, bytes: 0 }))
+      const growth = { keys: after.keys - before.keys, bytes: after.bytes - before.bytes }
+      const refused = refusalOf(before, after) ?? refusalOfDomain(amounts, run.spec.domain_id, ofDomain, growth)
       if (refused !== undefined) return [run.id, { refused }]
+      ofDomain.keys += growth.keys
+      ofDomain.bytes += growth.bytes
       sizesNow.set(run.taskKey, after)
       for (const entry of changed) {
         const one = entry.value === null ? undefined : { version: UNREAD, bytes: bytesOf(entry) }
@@ -228,4 +254,19 @@ function refusalOf(before: Size, after: Size): string | undefined {
   if (after.bytes > MAX_STATE_BYTES && after.bytes > before.bytes)
     return `the state of the task would have ${after.bytes} bytes, at most ${MAX_STATE_BYTES} are stored`
   return undefined
+}
+
+/** `added`: by runs before it in the batch. What does not grow is not refused. */
+function refusalOfDomain(amounts: StateQuotas, domainId: string | null, added: Size, growth: Size): string | undefined {
+  const sum = { keys: added.keys + growth.keys, bytes: added.bytes + growth.bytes }
+  try {
+    amounts.require(domainId, {
+      ...(growth.keys > 0 ? { state_keys: sum.keys } : {}),
+      ...(growth.bytes > 0 ? { state_bytes: sum.bytes } : {}),
+    })
+    return undefined
+  } catch (error) {
+    if (error instanceof ServiceError) return error.message
+    throw error
+  }
 }

@@ -2,6 +2,7 @@
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { coreCounter } from '../tasks/counter.ts'
 import { componentFromText, moduleFromText } from '../worker/pool.ts'
 import { createHome } from './skein.ts'
 import type { Home, RunOptions } from './skein.ts'
@@ -238,4 +239,17 @@ it('a terminal shows lines instead of JSON', async () => {
   const { stdout } = await home.runOnTerminal(['modules', 'try', example('fibonacci'), '--inputs', '30'])
   for (const text of ['fibonacci.wasm: core, 96 bytes', 'fibonacci(i32) -> i64', '[832040]', 'of at most 64.0 MiB'])
     expect(stdout).toContain(text)
+})
+
+it('state is in memory, which is said, and begins empty', async () => {
+  const counter = fileWith('counter.wasm', await coreCounter())
+  const { round, run } = await tryModule(counter, ['--function', 'add', '--inputs', '3'])
+  expect(round.module).toMatchObject({ uses_state: true })
+  expect(run).toMatchObject({ results: [3], kept: [{ bucket: 'task', key: 'n', value: 'AwAAAA==' }] })
+  // Another trial begins without.
+  expect((await tryModule(counter, ['--function', 'add', '--inputs', '3'])).run.results).toEqual([3])
+  const { stdout } = await home.runOnTerminal(['modules', 'try', counter, '--function', 'add', '--inputs', '3'])
+  expect(stdout).toContain('in memory: it begins empty, its runs share it, and nothing is stored')
+  expect(stdout).toContain('task: n =')
+  expect((await tryModule(example('add'), ['--inputs', '1,2'])).round.module).toMatchObject({ uses_state: false })
 })

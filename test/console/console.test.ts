@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { until } from '../harness/until.ts'
 import { createInstallation, startWhole } from '../harness/whole.ts'
 import type { Installation, Whole } from '../harness/whole.ts'
+import { keyedCounter } from '../tasks/counter.ts'
 import { accessibilityFaults, hasNoBrowser, launchBrowser, signIn, visit } from './browser.ts'
 import { startVisitingWorker } from './running-console.ts'
 import type { Visitor } from './browser.ts'
@@ -279,6 +280,20 @@ describe.skipIf(hasNoBrowser)('the console (needs Chromium)', () => {
     // Nothing was sent, and the frame is gone.
     expect((await api<{ total: number }>('GET', `/${domain}/channels/${channel}/messages`)).total).toBe(1)
     expect(page.frames().length).toBe(1)
+  })
+
+  test('a trial shows the state that the module would keep, and says that it is in memory', async () => {
+    const domain = await newDomain('Trial of state')
+    await using visitor = await asAdmin()
+    const { page } = visitor
+    await visitor.go(`/d/${domain}/try`)
+    const buffer = Buffer.from(await keyedCounter())
+    await page.getByLabel('Module file').setInputFiles({ name: 'count.wasm', mimeType: 'application/wasm', buffer })
+    await page.getByLabel('Parameter 1 (i32)').fill('7')
+    await page.getByRole('button', { name: 'Run', exact: true }).click()
+    await at(page, 'Would keep 1 key').waitFor()
+    await at(page, /it begins empty, its runs share it, and nothing is stored/).waitFor()
+    expect(await page.getByRole('list', { name: 'State' }).textContent()).toMatch(/^0007 = /)
   })
 
   test('the frame of a trial has no origin, no network and no session', async () => {

@@ -657,6 +657,35 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     await headed('Groups')
   })
 
+  test('tasks: keys of the state are listed, looked at, set and deleted', async () => {
+    const domain = await newDomain('State')
+    const task = await made('/tasks', { name: 'sum', domain_id: domain })
+    const path = `/tasks/${task}/state`
+    const value = async (key: string) => (await api<{ value: string }>('GET', `${path}/${key}`)).value
+    await api('PUT', `${path}/count`, { value: '41' })
+    await api('PUT', `${path}/bytes?client=pump`, { value: 'AAH/', encoding: 'base64' })
+    await visitor.go(`/d/${domain}/tasks/${task}/state`)
+    await button('bytes').click()
+    await until(async () => (await dialog().getByLabel('Value').inputValue()) === 'AAH/', 'the value of bytes')
+    await button('Cancel', dialog()).click()
+
+    await button('count').click()
+    await dialog().getByLabel('Value').fill('42')
+    await press('rooms/manager/state.tsx PUT /tasks/{task_id}/state/{key}', () => button('Set', dialog()).click())
+    await until(async () => (await value('count')) === '42', 'the new value')
+
+    await button('Set a key').click()
+    await dialog().getByLabel('Key').fill('a/b')
+    await dialog().getByLabel('Value').fill('new')
+    await button('Set', dialog()).click()
+    await until(async () => (await value('a%2Fb')) === 'new', 'the new key')
+
+    await button('Delete count').click()
+    await press('rooms/manager/state.tsx DELETE /tasks/{task_id}/state/{key}', () => confirm('Delete key'))
+    await button('count').waitFor({ state: 'detached' })
+    expect((await api<{ total: number }>('GET', path)).total).toBe(2)
+  })
+
   test('tasks: a paused one says whose rights it has lost, and a member takes it over', async () => {
     const domain = await newDomain('Grantors')
     const grantor = await newUser('gerda')

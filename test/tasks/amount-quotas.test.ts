@@ -5,11 +5,12 @@ import { sql } from '#core/sql.ts'
 import { AmountQuotas } from '../../manager/store/amount-quotas.ts'
 import { useWorld } from '../harness/world.ts'
 import { startTestTenant } from './platform.ts'
-import { logger, until } from './support.ts'
+import { keyedCounter } from './counter.ts'
+import { clientOf, logger, until } from './support.ts'
 
 const tenant = useWorld(startTestTenant)
 
-type Name = 'tasks' | 'workflows' | 'schedules' | 'triggers' | 'queued_bytes'
+type Name = 'tasks' | 'workflows' | 'schedules' | 'triggers' | 'state_keys' | 'state_bytes' | 'queued_bytes'
 type Usage = { quotas: Record<Name, { limit: number | null; used: number }> }
 const NOON = '0 12 * * *'
 const AT_ONCE = 30
@@ -59,6 +60,8 @@ test('every domain has these limits, and shows what it has of each', async () =>
     workflows: { limit: 10_000, used: 0 },
     schedules: { limit: 20_000, used: 0 },
     triggers: { limit: 20_000, used: 0 },
+    state_keys: { limit: 1_000_000, used: 0 },
+    state_bytes: { limit: 4 * 1024 ** 3, used: 0 },
     queued_bytes: { limit: 20 * 1024 ** 3, used: 0 },
   })
   const channel = await tenant.newChannel(tenant.owner.call, domain)
@@ -275,4 +278,42 @@ test('managers whose counts were read are exact one after another, and a limit b
   const lowered = managerOf(3)
   expect(await lowered.create(domain, 1)).toBe(0)
   expect((await usedOf(domain))[0]).toBe(10)
+})
+
+test('runs and users write state up to the limits of the domain, and what does not grow goes on', async () => {
+  const domain = await newDomain()
+  const { accessToken } = tenant.owner
+  const id = await created(domain)
+  const uploaded = await clientOf(tenant.api.app).upload(id, Buffer.from(await keyedCounter()), 'file', {
+    authorization: `Bearer ${accessToken}`,
+  })
+  expect(uploaded.status).toBe(200)
+  expect((await call('PUT', `/tasks/${id}`, { function: 'count' })).status).toBe(200)
+  const count = async (key: number) =>
+    (await call('POST', `/tasks/${id}/invoke`, { inputs: [key] })).json<{
+      results: number[] | null
+      reason: string
+      error: string
+    }>()
+  const put = (key: string, value: string) => call('PUT', `/tasks/${id}/state/${key}`, { value })
+  await limit(domain, { state_keys: 2 })
+  expect((await count(1)).results).toEqual([1])
+  expect((await put('user', 'abc')).status).toBe(200)
+  expect(await usageOf(domain)).toMatchObject({ state_keys: { limit: 2, used: 2 }, state_bytes: { used: 15 } })
+  expect(await count(2)).toMatchObject({ results: null, reason: 'guest_error' })
+  expect((await count(2)).error).toContain('the quota of the domain is 2 keys of state')
+  expectRefusal(await put('more', 'x'), 'keys of state', 2)
+  expect((await count(1)).results).toEqual([2])
+  expect((await put('user', 'abcd')).status).toBe(200)
+
+  await limit(domain, { state_keys: 10, state_bytes: 20 })
+  expect((await count(1)).results).toEqual([3])
+  expect((await count(2)).error).toContain('the quota of the domain is 20 bytes of state')
+  expectRefusal(await put('user', 'abcdefghi'), 'bytes of state', 20)
+  expect((await put('user', 'a')).status).toBe(200)
+  expect((await call('DELETE', `/tasks/${id}/state/user`)).status).toBe(204)
+  expect((await count(2)).results).toEqual([1])
+  // Of a deleted task nothing counts.
+  expect((await call('DELETE', `/tasks/${id}?force=true`)).status).toBe(204)
+  expect(await usageOf(domain)).toMatchObject({ state_keys: { used: 0 }, state_bytes: { used: 0 } })
 })

@@ -66,6 +66,11 @@ export const DOMAIN_QUOTAS = {
   workflows: { ...amount('Workflows of a domain', 'workflows'), standard: 10_000 },
   schedules: { ...amount('Tasks of a domain that have a schedule', 'tasks with a schedule'), standard: 20_000 },
   triggers: { ...amount('Tasks of a domain that have a trigger', 'tasks with a trigger'), standard: 20_000 },
+  state_keys: { ...amount('Keys of the state of the tasks of a domain', 'keys of state'), standard: 1_000_000 },
+  state_bytes: {
+    ...amount('Bytes of the state of the tasks of a domain, keys and values', 'bytes of state'),
+    standard: 4 * GIB,
+  },
   module_bytes: amount('Bytes of the modules that were uploaded to tasks of a domain', 'bytes of modules'),
   cpu_seconds_per_day: daily(
     'Processor seconds that runs of a domain use per day (UTC)',

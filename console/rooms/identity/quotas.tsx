@@ -25,6 +25,8 @@ const WORDS: Readonly<Record<Name, string>> = {
   workflows: 'Workflows',
   schedules: 'Tasks with a schedule',
   triggers: 'Tasks with a trigger',
+  state_keys: 'Keys of the state of tasks',
+  state_bytes: 'Size of the state of tasks',
   module_bytes: 'Size of modules',
   cpu_seconds_per_day: 'Processor seconds of runs today',
   queued_runs: 'Queued runs',
@@ -33,7 +35,13 @@ const WORDS: Readonly<Record<Name, string>> = {
   concurrent_runs: 'Concurrent runs',
   run_weight: 'Weight among domains whose runs wait',
 }
-const IN_BYTES: ReadonlySet<Name> = new Set(['message_bytes_per_second', 'module_bytes', 'queued_bytes', 'run_bytes'])
+const IN_BYTES: ReadonlySet<Name> = new Set([
+  'message_bytes_per_second',
+  'module_bytes',
+  'queued_bytes',
+  'run_bytes',
+  'state_bytes',
+])
 /** From this part of a quota on, there is a warning. */
 const NEARLY = 0.9
 

@@ -37,6 +37,7 @@ import { useDomainId, useParam } from '../../shell/url.ts'
 import { TaskDeadLetters, useDeadLetterTab } from './dead-letters.tsx'
 import { parametersOf, parseInput } from './inputs.ts'
 import { TaskOutput } from './log.tsx'
+import { KeptState } from './state.tsx'
 import { startsOf, uploadModule } from './tasks.tsx'
 import { EXCESSES, ORDERS, excessOf, offersBatches, offersExcess, orderOf, triggerWith } from './trigger-form.ts'
 import type { Excess, Order } from './trigger-form.ts'
@@ -71,6 +72,7 @@ export function Task() {
               { key: 'runs', name: 'Runs', to: paths.task(domain, id, 'runs') },
               { key: 'logs', name: 'Output', to: paths.task(domain, id, 'logs') },
               { key: 'module', name: 'Module', to: paths.task(domain, id, 'module') },
+              { key: 'state', name: 'State', to: paths.task(domain, id, 'state') },
               { key: 'rules', name: 'Rules', to: paths.task(domain, id, 'rules') },
               ...(deadLetters === undefined ? [] : [deadLetters]),
               { key: 'journal', name: 'Journal', to: paths.task(domain, id, 'journal') },
@@ -80,6 +82,7 @@ export function Task() {
           {tab === 'runs' ? <Runs task={task} domain={domain} /> : null}
           {tab === 'logs' ? <TaskOutput domain={domain} task={id} /> : null}
           {tab === 'module' ? <Module task={task} domain={domain} /> : null}
+          {tab === 'state' ? <KeptState task={id} domain={domain} /> : null}
           {tab === 'rules' ? <Rules task={task} domain={domain} /> : null}
           {tab === 'dead-letters' ? <TaskDeadLetters task={id} domain={domain} /> : null}
           {tab === 'journal' ? <EntityJournal domain={domain} type="task" id={id} /> : null}

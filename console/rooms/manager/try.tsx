@@ -278,9 +278,25 @@ function RunForm({
   )
 }
 
+const MAX_SHOWN_CHARACTERS = 500
+
+/** The text of a value in base64; bytes that are none stay in base64. */
+function textOfValue(base64: string): string {
+  const bytes = Uint8Array.from(atob(base64), (character) => character.codePointAt(0) ?? 0)
+  let text = `base64 ${base64}`
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    // It is no text.
+  }
+  return text.length > MAX_SHOWN_CHARACTERS
+    ? `${text.slice(0, MAX_SHOWN_CHARACTERS)}… (${formatBytes(bytes.length)})`
+    : text
+}
+
 function Report({ trial }: { trial: Trial }) {
   const { report, calls } = trial
-  const { outcomes, publications } = report
+  const { outcomes, publications, state } = report
   const failed = outcomes.filter(({ error }) => error !== undefined).length
   const total = outcomes.reduce((sum, { durationMs }) => sum + durationMs, 0)
   return (
@@ -333,6 +349,26 @@ function Report({ trial }: { trial: Trial }) {
               </li>
             ))}
           </ul>
+        </Card>
+      )}
+      {state.length === 0 ? null : (
+        <Card title={`Would keep ${formatCount(state.length)} ${state.length === 1 ? 'key' : 'keys'}`}>
+          <p className="muted small">
+            The state of a trial is in memory: it begins empty, its runs share it, and nothing is stored.
+          </p>
+          <ul className="plain-list" aria-label="State">
+            {state.slice(0, SHOWN_PUBLICATIONS).map(({ bucket, key, value }) => (
+              <li key={`${bucket} ${key}`}>
+                <code dir="auto">
+                  {bucket === 'client' ? 'of the client: ' : ''}
+                  {key} = {textOfValue(value)}
+                </code>
+              </li>
+            ))}
+          </ul>
+          {state.length > SHOWN_PUBLICATIONS ? (
+            <p className="muted small">and {formatCount(state.length - SHOWN_PUBLICATIONS)} more</p>
+          ) : null}
         </Card>
       )}
       {report.stdout === '' ? null : (

@@ -61,6 +61,7 @@ class Manager {
       shares: new FairShares(),
       quotas: { ofDomainId: () => undefined },
       counted: { cpu: UNLIMITED, bytes: UNLIMITED },
+      amounts: { ready: () => undefined, require: () => undefined, changed: () => undefined },
       endings: new RunEndings(),
       // Starts of the simulation are not awaited: each is recorded first.
       unrecorded: { find: () => undefined, finish: () => undefined, startOver: () => undefined },
