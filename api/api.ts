@@ -208,7 +208,7 @@ async function startDeviceParts(life: Lifecycle, options: ApiOptions, { identity
   const { infrastructure, config, processes, notificationTimes, consumerTimes } = options
   const { database, history, bus, limits, keyring, logger, hasRoom, canCommit, node } = infrastructure
   const devices = await life.start('devices', () => {
-    const value = createDevices({ database, keyring, identity, limits, logger })
+    const value = createDevices({ database, bus, keyring, identity, limits, logger })
     return Promise.resolve({ value, stop: () => value.stop() })
   })
   node.removeDeadWith(() => removeDeadNodes(identity.journal))

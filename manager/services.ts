@@ -12,10 +12,11 @@ import type { Logger } from '#core/logging/index.ts'
 import type { Check } from '#core/readiness/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { Streams } from '#core/streams/index.ts'
-import { createMessageContents, hintMessages, hintPublications } from '#queues/index.ts'
+import { createMessageContents, hintCommandRuns, hintMessages, hintPublications } from '#queues/index.ts'
 import type { MessageContents } from '#queues/index.ts'
 import type { TaskAccess } from './access/access.ts'
 import { createCallers } from './access/callers.ts'
+import { startCommandRuns } from './commands/command-runs.ts'
 import { startBatchRuns } from './channels/batch-runs.ts'
 import { startMessageRuns } from './channels/message-runs.ts'
 import { startRightsWatch } from './channels/rights-watch.ts'
@@ -188,6 +189,7 @@ export class ManagerServices {
       onReleased: () => {
         hintMessages(bus)
         hintPublications(bus)
+        hintCommandRuns(bus)
       },
       newId: randomUUID,
       now: () => new Date(),
@@ -225,6 +227,16 @@ export class ManagerServices {
       logger,
       intervalMs: timing.messageIntervalMs,
     })
+    const commandRuns = startCommandRuns({
+      database,
+      bus,
+      access,
+      runs,
+      stopRun: async (taskKey, runId) => void (await writer.stop({ taskKey, runId, recordedFor: undefined })),
+      endings,
+      logger,
+      intervalMs: timing.messageIntervalMs,
+    })
     const rightsWatch = startRightsWatch({
       database,
       bus,
@@ -245,6 +257,7 @@ export class ManagerServices {
       await Promise.all([
         messageRuns.stop(),
         batchRuns.stop(),
+        commandRuns.stop(),
         rightsWatch.stop(),
         scheduler.stop(),
         engine.stop(),

@@ -794,6 +794,21 @@ CREATE INDEX clients_parent_group ON clients USING btree (parent_group_key) INCL
 CREATE INDEX clients_secret ON clients USING btree (secret_mac);
 CREATE INDEX clients_tags ON clients USING gin (tags);
 
+CREATE TABLE command_runs (
+  command_key bigint NOT NULL,
+  task_id uuid NOT NULL,
+  domain_key bigint NOT NULL,
+  due_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT command_runs_pkey PRIMARY KEY (command_key)
+) WITH (fillfactor=80);
+COMMENT ON TABLE command_runs IS 'Commands that tasks answer, until the command and its run have ended.';
+COMMENT ON COLUMN command_runs.command_key IS 'The command. Its run has the same id.';
+COMMENT ON COLUMN command_runs.task_id IS 'Id of the task, which may be deleted since.';
+COMMENT ON COLUMN command_runs.domain_key IS 'The domain of both. Domains take turns.';
+COMMENT ON COLUMN command_runs.due_at IS 'When a task manager looks at it next.';
+CREATE INDEX command_runs_due ON command_runs USING btree (due_at, command_key);
+CREATE INDEX command_runs_task ON command_runs USING btree (task_id);
+
 CREATE TABLE connections (
   client_key bigint NOT NULL,
   channel_key bigint NOT NULL,
@@ -938,6 +953,7 @@ CREATE TABLE device_commands (
   reason text,
   late_at timestamp with time zone,
   late_status text,
+  task_id uuid,
   CONSTRAINT device_commands_pkey PRIMARY KEY (key),
   CONSTRAINT device_commands_ended_check CHECK (((ended_at IS NULL) = (status = ANY (ARRAY['queued'::text, 'delivered'::text])))),
   CONSTRAINT device_commands_id_key UNIQUE (id),
@@ -967,6 +983,7 @@ COMMENT ON COLUMN device_commands.result IS 'What the device answered; NULL: not
 COMMENT ON COLUMN device_commands.reason IS 'Why it did not succeed, as a sentence; NULL: nothing is known.';
 COMMENT ON COLUMN device_commands.late_at IS 'When the first answer after its end came; NULL: none did.';
 COMMENT ON COLUMN device_commands.late_status IS 'What that answer said; NULL: none came.';
+COMMENT ON COLUMN device_commands.task_id IS 'Id of the task that answers it instead of the client; NULL: the client does.';
 CREATE INDEX device_commands_due ON device_commands USING btree (due_at) WHERE (ended_at IS NULL);
 CREATE INDEX device_commands_ended ON device_commands USING btree (ended_at) WHERE (ended_at IS NOT NULL);
 CREATE UNIQUE INDEX device_commands_idempotency_key ON device_commands USING btree (client_key, idempotency) WHERE (idempotency IS NOT NULL);
@@ -2997,6 +3014,7 @@ CREATE TABLE tasks (
   paused_at timestamp with time zone,
   queue_timeout_ms bigint NOT NULL DEFAULT 86400000,
   missed_ticks bigint NOT NULL DEFAULT 0,
+  answers json,
   CONSTRAINT tasks_pkey PRIMARY KEY (key),
   CONSTRAINT tasks_catch_up_check CHECK ((catch_up = ANY (ARRAY['none'::text, 'once'::text]))),
   CONSTRAINT tasks_id_key UNIQUE (id),
@@ -3056,6 +3074,8 @@ COMMENT ON COLUMN tasks.max_output_bytes IS 'How much of stdout and of stderr of
 COMMENT ON COLUMN tasks.paused_at IS 'Since when it is paused, because its grantor has lost a right; NULL: it is not.';
 COMMENT ON COLUMN tasks.queue_timeout_ms IS 'How long a run waits for a worker that fits before it fails, in milliseconds.';
 COMMENT ON COLUMN tasks.missed_ticks IS 'Number of times of its schedules that started no run; of a long downtime at most a minute of seconds.';
+COMMENT ON COLUMN tasks.answers IS 'The commands to clients that it answers instead of them; NULL: none.';
+CREATE INDEX tasks_answers ON tasks USING btree (domain_key, ((answers ->> 'command'::text))) WHERE (answers IS NOT NULL);
 CREATE INDEX tasks_module ON tasks USING btree (module_key) WHERE (module_key IS NOT NULL);
 CREATE INDEX tasks_of_domain ON tasks USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at) WHERE (domain_key IS NOT NULL);
 CREATE INDEX tasks_of_no_domain ON tasks USING btree (COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at) WHERE (domain_key IS NULL);
@@ -3380,6 +3400,7 @@ ALTER TABLE client_presence ADD CONSTRAINT client_presence_client_key_fkey FOREI
 ALTER TABLE client_telemetry ADD CONSTRAINT client_telemetry_client_key_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE clients ADD CONSTRAINT clients_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE clients ADD CONSTRAINT clients_parent_group_fkey FOREIGN KEY (parent_group_key) REFERENCES groups(key) ON DELETE SET NULL;
+ALTER TABLE command_runs ADD CONSTRAINT command_runs_command_fkey FOREIGN KEY (command_key) REFERENCES device_commands(key) ON DELETE CASCADE;
 ALTER TABLE connections ADD CONSTRAINT connections_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE connections ADD CONSTRAINT connections_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE dashboards ADD CONSTRAINT dashboards_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;

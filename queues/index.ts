@@ -27,6 +27,23 @@ export type {
   WaitingMessage,
 } from './batches.ts'
 export { unpackLeft } from './packs.ts'
+export {
+  answeringTask,
+  endedCommandRuns,
+  handCommands,
+  hintCommandRuns,
+  releaseCommandRun,
+  startCommandReader,
+} from './command-runs.ts'
+export type {
+  AnsweringTask,
+  Answers,
+  CommandEnd,
+  CommandFate,
+  CommandRun,
+  CommandTransition,
+  RunOfCommand,
+} from './command-runs.ts'
 export { contentOf, handMatches, hintMessages, queueMessages, startMessageReader } from './messages.ts'
 export type { DroppedRuns, MessageOutcome, NewMessage, QueuedMessage, StoredMessage } from './messages.ts'
 export { createMessageContents, removeUnusedContents } from './message-contents.ts'

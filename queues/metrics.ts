@@ -9,9 +9,15 @@ import { WAITING } from './batches.ts'
 /** Rows that are counted; a longer queue shows this number. */
 const MAX_COUNTED = 100_000
 const QUEUE = {
-  queue: 'messages (they start tasks), publications (results become messages) or replays (stored messages start tasks)',
+  queue:
+    'messages (they start tasks), publications (results become messages), replays (stored messages start tasks) or commands (tasks answer them)',
 }
-const TABLES = { messages: 'task_messages', publications: 'task_publications', replays: 'task_replays' } as const
+const TABLES = {
+  messages: 'task_messages',
+  publications: 'task_publications',
+  replays: 'task_replays',
+  commands: 'command_runs',
+} as const
 /** Messages of batches are never due. */
 const ALSO: Readonly<Record<string, Sql>> = { messages: sql` UNION ALL SELECT FROM task_messages WHERE ${WAITING}` }
 

@@ -4,6 +4,7 @@
  */
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import { releaseCommandsOf } from './command-runs.ts'
 import { clearRefusals } from './task-errors.ts'
 
 /** The delay of what a paused task has waiting. The end of the pause does not wait for it. */
@@ -27,6 +28,7 @@ export async function releaseTask(tx: Transaction, taskKey: number, grantorKey: 
   )
   await sql`UPDATE task_publications SET due_at = now(), user_key = ${grantorKey}
     WHERE task_key = ${taskKey} AND refused_at IS NULL`.execute(tx)
+  await releaseCommandsOf(tx, taskKey)
   await sql`UPDATE held_publications SET user_key = ${grantorKey} WHERE task_key = ${taskKey} AND user_key <> ${grantorKey}`.execute(
     tx,
   )

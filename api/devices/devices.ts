@@ -1,5 +1,6 @@
 /** Composition of the room: clients, channels, connections, and the gate, which authorizes devices. */
 import type { AccessPolicy, Identity, Journal } from '#api/identity/index.ts'
+import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { BulkTurns, RoutePlugin } from '#http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
@@ -42,12 +43,14 @@ export type Devices = DeviceServices & {
 
 export function createDevices({
   database,
+  bus,
   keyring,
   identity,
   limits,
   logger,
 }: {
   database: Database
+  bus: Bus
   keyring: Keyring
   identity: Identity
   limits: SharedLimits | undefined
@@ -71,7 +74,7 @@ export function createDevices({
   const reports = new DeviceReports({ database, journal, notified })
   topics.register(reports.noun)
   const states = new DeviceStatesService({ database, journal, access })
-  const commands = startCommands({ database, identity, topics, logger })
+  const commands = startCommands({ database, bus, identity, topics, logger })
   return {
     ...services,
     gate,

@@ -19,6 +19,7 @@ export {
   endTrial,
   isTrial,
   outsideTrial,
+  hintJournal,
   insertRecords,
   journalOfDomain,
   managedEntry,

@@ -6,7 +6,7 @@ import type { Given } from '../shared/values.ts'
 const COMMANDS = '/{domain!}/clients/{client_id}/commands'
 const ONE = `${COMMANDS}/{command_id}`
 const DEFAULT_WAIT = '30s'
-const columns = ['id', 'name', 'status', 'created_at', 'delivered_at', 'ended_at', 'result', 'reason']
+const columns = ['id', 'name', 'status', 'created_at', 'delivered_at', 'ended_at', 'task_id', 'result', 'reason']
 
 const MANY = '/{domain!}/clients/commands'
 const manyColumns = [

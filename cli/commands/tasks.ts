@@ -166,7 +166,13 @@ export const tasks: Group = {
       flags: ['follow', 'run', 'stream'],
       run: (cli, given) => printLogs(cli, given, arg(given, 'task_id'), given.flags.get('run')),
     },
-    one('take-over', 'grant the channels of a task, and continue it if it is paused', {
+    one(
+      'answer',
+      'let a task answer the commands to clients with a name (null: none any more)',
+      { method: 'PUT', path: ONE, body: (given) => ({ answers: json(given, 'JSON_answers') }) },
+      { args: '<task_id> <JSON_answers>', example: `<task_id> '{"command": "calibrate", "tag": "pump"}'` },
+    ),
+    one('take-over', 'grant the channels and commands of a task, and continue it if it is paused', {
       method: 'POST',
       path: `${ONE}/take-over`,
     }),

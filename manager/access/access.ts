@@ -78,6 +78,8 @@ export type TaskAccess = {
    * missing, invisible or not permitted.
    */
   requireChannel(user: UserPrincipal, action: ChannelAction, domainId: string, channelId: string): Promise<number>
+  /** Throws `forbidden` for a user who may not give commands to clients of the domain, or may not start its tasks. */
+  requireCommands(user: UserPrincipal, domainId: string): Promise<void>
   /** The user that a task acts as; undefined if they were deleted or disabled. */
   findUser(key: number): Promise<UserPrincipal | undefined>
   /** The quotas of domains in force. */
@@ -171,6 +173,15 @@ export function createTaskAccess({
         if (!(error instanceof ServiceError) || (error.kind !== 'not_found' && error.kind !== 'forbidden')) throw error
       }
       throw refusal
+    },
+    async requireCommands(user, domainId) {
+      const domain = await enter(user, domainId)
+      for (const action of ['client_command', 'task_start'] as const)
+        if (domain?.can(action) !== true)
+          throw new ServiceError(
+            'forbidden',
+            `failed to perform authorization: needs ${action} in the domain of the task to answer commands`,
+          )
     },
     findUser: (key) => findActingUser(database.db, key),
   }

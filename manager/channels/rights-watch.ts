@@ -8,7 +8,7 @@ import type { Database } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { startRounds } from '#core/rounds.ts'
-import { hintMessages, hintPublications } from '#queues/index.ts'
+import { hintCommandRuns, hintMessages, hintPublications } from '#queues/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import { listPaused, listWithoutChannel, listWithoutGrantor, pauseFor, resumeTask } from '../store/pauses.ts'
 import type { PausedTask } from '../store/pauses.ts'
@@ -22,7 +22,7 @@ const MAX_TASKS = 100
 export type RightsWatchDeps = {
   database: Database
   bus: Bus
-  access: Pick<TaskAccess, 'findUser' | 'requireChannel'>
+  access: Pick<TaskAccess, 'findUser' | 'requireChannel' | 'requireCommands'>
   logger: Logger
   intervalMs: number
 }
@@ -40,6 +40,7 @@ export function startRightsWatch({ database, bus, access, logger, intervalMs }: 
       if (!(await resumeTask(database, task.key, user.key))) return
       hintMessages(bus)
       hintPublications(bus)
+      hintCommandRuns(bus)
     } catch (error) {
       if (kindOf(error) !== 'forbidden') throw error
     }

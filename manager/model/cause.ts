@@ -1,5 +1,5 @@
 /** Why a run was started. Stored with the run as it is shown. */
-export const CAUSES = ['user', 'message', 'replay', 'schedule', 'workflow'] as const
+export const CAUSES = ['user', 'message', 'replay', 'schedule', 'workflow', 'command'] as const
 export type CauseType = (typeof CAUSES)[number]
 
 export type RunCause =
@@ -11,6 +11,8 @@ export type RunCause =
   /** `tick`: the time of the schedule, which may be earlier than the start. */
   | { type: 'schedule'; tick: string }
   | { type: 'workflow'; workflow_id: string; workflow_run_id: string }
+  /** The run has the id of the command. */
+  | { type: 'command'; client_id: string; command: string }
 
 /** Origins of queued messages: `message <batch>/<number>`, and `replay <id> <time> <offset>`. */
 export function causeOfMessage(origin: string, channelId: string): RunCause {

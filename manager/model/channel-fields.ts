@@ -1,11 +1,11 @@
 /**
- * The channel fields of a task (task-manager.md section 5): parsing, canonical form and limits. Their writers check
- * permissions.
+ * The fields with which a task acts as its grantor: the channel fields (task-manager.md section 5), and the commands that it answers. Parsing,
+ * canonical form and limits; their writers check permissions.
  */
 import { refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { parseDurationMs } from '#core/time.ts'
-import type { Comparator, Excess, Ordering, TriggerRule } from '#queues/index.ts'
+import type { Answers, Comparator, Excess, Ordering, TriggerRule } from '#queues/index.ts'
 
 /** The form of requests and answers. */
 export type Trigger = {
@@ -71,6 +71,18 @@ function boundedMs(text: string, path: string, maxMs: number): number {
 
 export function requireChannelId(id: string, path: string): void {
   if (!isId(id)) throw refusedField(path, 'must be the id of a channel')
+}
+
+/** The given fields alone. Throws `malformed` naming the field. */
+export function answersOf({ command, client_id: clientId, group, tag }: Answers): Answers {
+  if (clientId !== undefined && !isId(clientId)) throw refusedField('/answers/client_id', 'must be the id of a client')
+  if (group !== undefined && !isId(group)) throw refusedField('/answers/group', 'must be the id of a group')
+  return {
+    command,
+    ...(clientId === undefined ? {} : { client_id: clientId }),
+    ...(group === undefined ? {} : { group }),
+    ...(tag === undefined ? {} : { tag }),
+  }
 }
 
 const MAX_SUBTOPIC_CHARS = 1024

@@ -11,7 +11,8 @@ import { isId } from '#core/ids.ts'
 import { DURATION_PATTERN, formatDurationMs, parseDurationMs } from '#core/time.ts'
 import type { Json } from '#guests/wasm/index.ts'
 import { COMPARATORS, EXCESS, MAX_BATCH, ORDERINGS } from '#queues/index.ts'
-import { GRANT_KINDS, type Grant, type Target, type Trigger } from './channel-fields.ts'
+import type { Answers } from '#queues/index.ts'
+import { GRANT_KINDS, answersOf, type Grant, type Target, type Trigger } from './channel-fields.ts'
 import {
   DEFAULT_BACKOFF_MS,
   MAX_BACKOFF_MS,
@@ -36,6 +37,7 @@ const MAX_LABELS = 64
 const MAX_LABEL_CHARS = 256
 const MAX_SUBTOPIC_CHARS = 1024
 const MAX_GRANTS = 32
+const MAX_TAG_CHARS = 1024
 const MAX_ATTEMPTS = 100
 const DEFAULT_PRIORITY = 50
 
@@ -186,6 +188,35 @@ const GrantField = Type.Object(
     name: Type.Optional(Type.String({ maxLength: MAX_LABEL_CHARS, description: 'Name by which the guest calls it' })),
   },
   documented({}, 'Grant'),
+)
+/** The names of commands, and the ids and tags of clients, as in the room of devices. */
+const AnswersField = Type.Object(
+  {
+    command: Type.String({
+      minLength: 1,
+      maxLength: 64,
+      pattern: '^[A-Za-z0-9][A-Za-z0-9._-]*$',
+      description: 'Name of the commands',
+    }),
+    client_id: Type.Optional(
+      Type.String({ maxLength: 36, description: 'Only those to this client', ...documented({ format: 'uuid' }) }),
+    ),
+    group: Type.Optional(
+      Type.String({
+        maxLength: 36,
+        description: 'Only those to clients directly in this group',
+        ...documented({ format: 'uuid' }),
+      }),
+    ),
+    tag: Type.Optional(
+      Type.String({ minLength: 1, maxLength: MAX_TAG_CHARS, description: 'Only those to clients with this tag' }),
+    ),
+  },
+  {
+    description:
+      'The commands to clients of the domain that the task answers instead of the clients: a run gets the command, and its result is that of the command',
+    ...documented({}, 'AnsweredCommands'),
+  },
 )
 
 /** The fields of a task, by column of `tasks`. */
@@ -388,6 +419,15 @@ export const TASK_FIELDS = {
     default: [] as Grant[],
     json: 'json',
     run: 'changed',
+  }),
+  answers: field({
+    given: AnswersField,
+    shown: AnswersField,
+    default: null as Answers | null,
+    read: answersOf,
+    show: none,
+    isOptional: true,
+    json: 'json',
   }),
 }
 

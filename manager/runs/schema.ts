@@ -149,10 +149,12 @@ const Cause = Type.Object(
     tick: Type.Optional(Timestamp),
     workflow_id: Type.Optional(TaskId),
     workflow_run_id: Type.Optional(TaskId),
+    client_id: Type.Optional(TaskId),
+    command: Type.Optional(Type.String({ description: 'Name of the command, which has the id of the run' })),
   },
   {
     description:
-      'Why the run was started: by a user (`user_id`), a message (`channel_id`, `message`), a replay (`channel_id`, `replay_id`), a schedule (`tick`) or a workflow (`workflow_id`, `workflow_run_id`)',
+      'Why the run was started: by a user (`user_id`), a message (`channel_id`, `message`), a replay (`channel_id`, `replay_id`), a schedule (`tick`), a workflow (`workflow_id`, `workflow_run_id`) or a command to a client (`client_id`, `command`)',
   },
 )
 
@@ -192,7 +194,7 @@ export const Run = Type.Object(
     inputs: Type.Optional(
       Type.Array(Type.Unknown(), {
         description:
-          'Of a single run: what it was started with. A run that a message started omits them: read the message of its cause',
+          'Of a single run: what it was started with. A run that a message or a command started omits them: read the message or the command of its cause',
       }),
     ),
     cli_args: Type.Optional(Type.Array(Type.String())),

@@ -13,7 +13,7 @@ import type { TaskAccess, TaskCaller } from '../access/access.ts'
 import { actorOf } from '../access/callers.ts'
 import { userCause } from '../model/cause.ts'
 import type { RunCause } from '../model/cause.ts'
-import type { RunOverrides } from '../model/start.ts'
+import type { RunOverrides, StartedRun } from '../model/start.ts'
 import {
   findDrivingRun,
   findNewestRun,
@@ -49,7 +49,7 @@ export type LogSelection = { runId: string | undefined; stream: 1 | 2 | undefine
 export type LogSource = Pick<LogFollower, 'runKey' | 'domainId' | 'stream'> & { taskId: string }
 
 /** Origins of starts in place of a user key: users have positive keys. */
-const ORIGINS = { schedule: -1, message: -2, workflow: -3 } as const
+const ORIGINS = { schedule: -1, message: -2, workflow: -3, command: -4 } as const
 
 export type SystemStart = {
   taskId: string
@@ -100,8 +100,8 @@ export class RunsService {
     })
   }
 
-  /** A start by a schedule, a workflow or a message. The same key starts once. */
-  async startFor(start: SystemStart): Promise<{ runId: string }> {
+  /** A start by a schedule, a workflow, a message or a command. The same key starts once. */
+  async startFor(start: SystemStart): Promise<StartedRun> {
     const {
       taskId,
       domainId,

@@ -55,6 +55,7 @@ const TYPES: Readonly<Record<TaskColumn, string>> = {
   trigger: 'json',
   publish_result: 'json',
   grants: 'json',
+  answers: 'json',
 }
 
 const OTHERS = {
@@ -179,8 +180,8 @@ function recordOf({ row, module }: NewTask, inserted: InsertedRow): TaskRecord {
 }
 
 /** It uses no rights of a user. */
-const isPlain = ({ trigger, publish_result: target, grants }: TaskFields) =>
-  trigger === null && target === null && grants.length === 0
+const isPlain = ({ trigger, publish_result: target, grants, answers }: TaskFields) =>
+  trigger === null && target === null && grants.length === 0 && answers === null
 
 /** The facts alone: the bytes are not kept with the task. */
 function factsOf({ digest, sizeBytes, kind, runtime, exports, imports }: KnownModule): KnownModule {

@@ -1,4 +1,4 @@
-/** SQL of the pauses of tasks, and of the user who grants their channels. */
+/** SQL of the pauses of tasks, and of the user who grants their channels and commands. */
 import { recordManaged } from '#api/identity/index.ts'
 import type { Actor } from '#api/identity/index.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
@@ -8,7 +8,7 @@ import { pauseTask, releaseTask } from '#queues/index.ts'
 import type { TaskFields } from '../model/task-fields.ts'
 import { recordIn } from './refusals.ts'
 
-type ChannelFields = Pick<TaskFields, 'trigger' | 'publish_result' | 'grants'>
+type ChannelFields = Pick<TaskFields, 'trigger' | 'publish_result' | 'grants' | 'answers'>
 
 /** True: the task is paused, and the reason is with it. False: it has another grantor by now. */
 export async function pauseFor(
@@ -24,7 +24,7 @@ export async function pauseFor(
 
 export type PausedTask = ChannelFields & { key: number; domainId: string | null; grantorKey: number | null }
 
-const PAUSED_COLUMNS = sql`key, domain_id AS "domainId", user_key AS "grantorKey", trigger, publish_result, grants`
+const PAUSED_COLUMNS = sql`key, domain_id AS "domainId", user_key AS "grantorKey", trigger, publish_result, grants, answers`
 
 /** Lists the paused tasks in the order of their keys. */
 export async function listPaused(db: Queryable, afterKey: number, limit: number): Promise<PausedTask[]> {
@@ -36,7 +36,8 @@ export async function listPaused(db: Queryable, afterKey: number, limit: number)
 /** Tasks that use channels and whose grantor was deleted, and that are not paused yet. */
 export async function listWithoutGrantor(db: Queryable, limit: number): Promise<number[]> {
   const { rows } = await sql<{ key: number }>`SELECT key FROM tasks
-    WHERE user_key IS NULL AND paused_at IS NULL AND (trigger IS NOT NULL OR publish_result IS NOT NULL OR grants::text <> '[]')
+    WHERE user_key IS NULL AND paused_at IS NULL
+      AND (trigger IS NOT NULL OR publish_result IS NOT NULL OR grants::text <> '[]' OR answers IS NOT NULL)
     ORDER BY key LIMIT ${limit}`.execute(db)
   return rows.map(({ key }) => key)
 }
@@ -102,8 +103,9 @@ export async function takeOverTask(
 }
 
 /** Condition on `tasks t`: nobody has changed what a check of rights was about. */
-export function areStill({ trigger, publish_result: target, grants }: ChannelFields): Sql<boolean> {
+export function areStill({ trigger, publish_result: target, grants, answers }: ChannelFields): Sql<boolean> {
   const given = (value: unknown) => (value === null ? null : JSON.stringify(value))
   return sql<boolean>`(t.trigger::jsonb IS NOT DISTINCT FROM ${given(trigger)}::jsonb
-    AND t.publish_result::jsonb IS NOT DISTINCT FROM ${given(target)}::jsonb AND t.grants::jsonb = ${given(grants)}::jsonb)`
+    AND t.publish_result::jsonb IS NOT DISTINCT FROM ${given(target)}::jsonb AND t.grants::jsonb = ${given(grants)}::jsonb
+    AND t.answers::jsonb IS NOT DISTINCT FROM ${given(answers)}::jsonb)`
 }

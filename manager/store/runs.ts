@@ -295,7 +295,8 @@ export type RunInputs = {
 const MAX_SHOWN_INPUT_BYTES = 262_144
 
 /**
- * Undefined for a run that a message started: its inputs are the message, which only those who may read the channel read there.
+ * Undefined for a run that a message or a command started: its inputs are these, which only those who may read the channel or the client read
+ * there.
  */
 export async function findRunInputs(db: Queryable, runKey: number): Promise<RunInputs | undefined> {
   const { rows } = await sql<RunInputs>`
@@ -305,7 +306,9 @@ export async function findRunInputs(db: Queryable, runKey: number): Promise<RunI
                 THEN r.spec -> 'cli_args' END AS "cliArgs"
       FROM runs r, LATERAL (
         SELECT octet_length(coalesce(r.spec ->> 'inputs', '')) + octet_length(coalesce(r.spec ->> 'cli_args', '')) AS bytes) given
-     WHERE r.key = ${runKey} AND r.spec -> 'trigger' IS NULL`.execute(db)
+     WHERE r.key = ${runKey} AND r.spec -> 'trigger' IS NULL AND r.cause ->> 'type' IS DISTINCT FROM 'command'`.execute(
+    db,
+  )
   return rows[0]
 }
 

@@ -83,13 +83,13 @@ type TaskFacts = {
   /** Times of its schedule that started no run. */
   missed_ticks: number
   paused_at: string | null
-  /** Id of the user whose rights on channels it uses; null: it uses none, or they were deleted. */
+  /** Id of the user whose rights it uses; null: it uses none, or they were deleted. */
   granted_by: string | null
   trigger_status: TriggerStatus | null
   last_error: LastError | null
   /** A person must change something before that succeeds again. */
   needs_action: boolean | null
-  /** The last run of a task with a trigger or a schedule. */
+  /** The last run of a task with a trigger or a schedule, or that answers commands. */
   last_run: LastRun | null
   secret_names: string[]
   workflow_id: string | null
@@ -133,7 +133,7 @@ const columnsWith = (description: Sql<unknown>, history: Sql<unknown>) => sql`
 
 /** The user is looked up only for a task that uses channels. */
 const GRANTED_BY = sql`(SELECT u.id FROM users u WHERE u.key = t.user_key
-    AND (t.trigger IS NOT NULL OR t.publish_result IS NOT NULL OR json_array_length(t.grants) > 0)) AS granted_by`
+    AND (t.trigger IS NOT NULL OR t.publish_result IS NOT NULL OR json_array_length(t.grants) > 0 OR t.answers IS NOT NULL)) AS granted_by`
 
 const OTHERS = sql`LEFT JOIN modules m ON m.key = t.module_key LEFT JOIN runs r ON r.key = t.run_key
     LEFT JOIN workflows f ON f.key = t.workflow_key LEFT JOIN task_triggers g ON g.task_key = t.key`
@@ -143,7 +143,7 @@ const OTHERS = sql`LEFT JOIN modules m ON m.key = t.module_key LEFT JOIN runs r 
  */
 const HISTORY = sql`
   (SELECT json_build_object('id', l.id, 'state', l.state, 'at', coalesce(l.finished_at, l.created_at)) FROM runs l
-    WHERE (t.trigger IS NOT NULL OR t.schedule IS NOT NULL) AND l.task_key = t.key AND l.parent_id IS NULL
+    WHERE (t.trigger IS NOT NULL OR t.schedule IS NOT NULL OR t.answers IS NOT NULL) AND l.task_key = t.key AND l.parent_id IS NULL
     ORDER BY l.key DESC LIMIT 1) AS last_run, e.last_error, e.needs_action`
 const WITH_HISTORY = sql`${OTHERS} LEFT JOIN LATERAL (
   SELECT (array_agg(json_build_object('at', e.at, 'reason', e.reason, 'count', e.count, 'source', e.source) ORDER BY e.at DESC))[1]
@@ -177,7 +177,7 @@ const fromListedRow = (row: TaskRow): TaskRecord => fromRow({ ...row, exports: [
 /** Changes with every change of what is shown of a task: its row, its last runs, the counts of its trigger and its refusals. */
 const VERSION = sql`concat_ws(' ', t.xmin, coalesce(r.xmin::text, '-'), coalesce(g.xmin::text, '-'), coalesce((
   SELECT l.key || ' ' || l.xmin FROM runs l
-   WHERE (t.trigger IS NOT NULL OR t.schedule IS NOT NULL) AND l.task_key = t.key AND l.parent_id IS NULL
+   WHERE (t.trigger IS NOT NULL OR t.schedule IS NOT NULL OR t.answers IS NOT NULL) AND l.task_key = t.key AND l.parent_id IS NULL
    ORDER BY l.key DESC LIMIT 1), '-'), (
   SELECT string_agg(e.xmin::text, ',' ORDER BY e.source) FROM task_errors e WHERE e.task_key = t.key))`
 /** What a version is made of. */
@@ -280,7 +280,7 @@ export type TaskChange = {
 
 /** The permission for a change, as it was found; see `grantorAfter`. */
 export type Permission = {
-  before: Pick<TaskRecord, 'user_key' | 'trigger' | 'publish_result' | 'grants' | 'secret_names'>
+  before: Pick<TaskRecord, 'user_key' | 'trigger' | 'publish_result' | 'grants' | 'answers' | 'secret_names'>
   /** The user whose rights the task uses from now on; undefined: the same as before. */
   grantorKey: number | undefined
 }
@@ -331,12 +331,15 @@ export async function updateTask(
 }
 
 /** A task that uses no rights of a user and has no secrets: who may change it may change its code. */
-const IS_PLAIN = sql<boolean>`(t.trigger IS NULL AND t.publish_result IS NULL AND t.grants::text = '[]' AND cardinality(t.secret_names) = 0)`
+const IS_PLAIN = sql<boolean>`(t.trigger IS NULL AND t.publish_result IS NULL AND t.grants::text = '[]' AND t.answers IS NULL
+  AND cardinality(t.secret_names) = 0)`
 
 /** True if a task that was read is plain, as `IS_PLAIN` defines it. */
-export function isPlainTask(task: Pick<TaskRecord, 'trigger' | 'publish_result' | 'grants' | 'secret_names'>): boolean {
+export function isPlainTask(
+  task: Pick<TaskRecord, 'trigger' | 'publish_result' | 'grants' | 'answers' | 'secret_names'>,
+): boolean {
   const usesChannels = task.trigger !== null || task.publish_result !== null || task.grants.length > 0
-  return !usesChannels && task.secret_names.length === 0
+  return !usesChannels && task.answers === null && task.secret_names.length === 0
 }
 
 /** A module for a plain task. `memoryLimitBytes` is the limit of the task with which it was validated. */

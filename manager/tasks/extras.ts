@@ -72,7 +72,7 @@ async function ruleOf(access: TaskAccess, asked: Asked): Promise<TaskExtras['tri
 }
 
 async function checkTargets(access: TaskAccess, asked: Asked): Promise<Record<never, never>> {
-  const { publish_result: publishResult, grants } = asked.fields
+  const { publish_result: publishResult, grants, answers } = asked.fields
   if (publishResult !== undefined && publishResult !== null) {
     requireChannelId(publishResult.channel_id, '/publish_result/channel_id')
     canonicalSubtopic(publishResult.subtopic, '/publish_result/subtopic')
@@ -84,6 +84,10 @@ async function checkTargets(access: TaskAccess, asked: Asked): Promise<Record<ne
     canonicalSubtopic(grant.subtopic, `/grants/${index}/subtopic`)
     const { user, domainId } = requireUser(asked, 'grants')
     await access.requireChannel(user, grant.kind === 'publish' ? 'publish' : 'subscribe', domainId, grant.channel_id)
+  }
+  if (answers !== undefined && answers !== null) {
+    const { user, domainId } = requireUser(asked, 'answers')
+    await access.requireCommands(user, domainId)
   }
   return {}
 }

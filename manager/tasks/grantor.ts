@@ -12,16 +12,16 @@ import type { TaskFields } from '../model/task-fields.ts'
 import type { TaskRecord } from '../store/tasks.ts'
 import { REDACTED } from './schema.ts'
 
-type ChannelFields = Pick<TaskFields, 'trigger' | 'publish_result' | 'grants'>
-type Need = { action: ChannelAction; channelId: string }
+type ChannelFields = Pick<TaskFields, 'trigger' | 'publish_result' | 'grants' | 'answers'>
+type Need = { action: ChannelAction; channelId: string } | { action: 'answer commands'; channelId: undefined }
 
-export const CHANNEL_FIELDS = ['trigger', 'publish_result', 'grants'] as const
+export const CHANNEL_FIELDS = ['trigger', 'publish_result', 'grants', 'answers'] as const
 const CODE = ['image_url', 'function'] as const
 /** The code, and the other fields by which another user could change what the task does. */
 const WORK = [...CODE, 'cli_args', 'env', 'inputs'] as const
 
-/** What the channel fields of a task need of its grantor; each channel once per action. */
-export function needsOf({ trigger, publish_result: target, grants }: ChannelFields): Need[] {
+/** What the channel fields of a task and the commands that it answers need of its grantor; each channel once per action. */
+export function needsOf({ trigger, publish_result: target, grants, answers }: ChannelFields): Need[] {
   const needs: Need[] = [
     ...(trigger === null ? [] : [{ action: 'subscribe' as const, channelId: trigger.channel_id }]),
     ...(target === null ? [] : [{ action: 'publish' as const, channelId: target.channel_id }]),
@@ -29,12 +29,13 @@ export function needsOf({ trigger, publish_result: target, grants }: ChannelFiel
       action: kind === 'publish' ? ('publish' as const) : ('subscribe' as const),
       channelId,
     })),
+    ...(answers === null ? [] : [{ action: 'answer commands' as const, channelId: undefined }]),
   ]
   const byName = new Map(needs.map((need) => [`${need.action} ${need.channelId}`, need]))
   return [...byName.values()]
 }
 
-export type RightsDeps = { access: Pick<TaskAccess, 'requireChannel'>; db: Queryable }
+export type RightsDeps = { access: Pick<TaskAccess, 'requireChannel' | 'requireCommands'>; db: Queryable }
 
 /** Throws `forbidden` with the first right that the user lacks. Nobody has a right on a deleted channel, and none is needed. */
 export async function requireRights(
@@ -44,6 +45,10 @@ export async function requireRights(
   needs: readonly Need[],
 ): Promise<void> {
   for (const { action, channelId } of needs) {
+    if (channelId === undefined) {
+      await access.requireCommands(user, domainId)
+      continue
+    }
     try {
       await access.requireChannel(user, action, domainId, channelId)
     } catch (error) {

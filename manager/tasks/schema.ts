@@ -136,14 +136,15 @@ export const Task = Type.Object(
     trigger_status: Type.Optional(TriggerStatus),
     granted_by: Type.Optional(
       Type.String({
-        description: 'User with whose rights the task uses its channels; absent if it uses none, or they were deleted',
+        description:
+          'User with whose rights the task uses its channels and answers commands; absent if it does neither, or they were deleted',
         ...documented({ format: 'uuid' }),
       }),
     ),
     activity: Type.Optional(
       Type.Enum(['active', 'paused', 'failing'], {
         description:
-          'Of a task with a trigger or a schedule, and of a paused one. paused: the user who granted its channels has lost a right. failing: its last run has failed, or what it does outside of requests is refused until a person changes something',
+          'Of a task with a trigger or a schedule or that answers commands, and of a paused one. paused: the user who granted its channels or commands has lost a right. failing: its last run has failed, or what it does outside of requests is refused until a person changes something',
       }),
     ),
     last_run: Type.Optional(
@@ -153,7 +154,10 @@ export const Task = Type.Object(
           state: Type.Integer({ description: 'As the state of a task' }),
           at: Type.String({ description: 'When it ended, or when it was created while it has not ended' }),
         },
-        { description: 'Newest run of a task with a trigger or a schedule, whatever started it' },
+        {
+          description:
+            'Newest run of a task with a trigger or a schedule or that answers commands, whatever started it',
+        },
       ),
     ),
     last_error: Type.Optional(LastError),
@@ -261,8 +265,8 @@ export const presentInList = once((task) => presentListedTask(task))
 /** Undefined for a task that is started by hand, unless it is paused (contract decision 96). */
 function activityOf(task: TaskRecord): Task['activity'] {
   if (task.paused_at !== null) return 'paused'
-  const { trigger, schedule, needs_action: needsAction, last_run: run } = task
-  if (trigger === null && schedule === null) return undefined
+  const { trigger, schedule, answers, needs_action: needsAction, last_run: run } = task
+  if (trigger === null && schedule === null && answers === null) return undefined
   return needsAction === true || run?.state === TASK_STATE.failed ? 'failing' : 'active'
 }
 

@@ -12,6 +12,9 @@ type StoppableRow = RunRow & { worker_key: number | null }
 const FIND = `
   SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
   WHERE r.task_key + 0 = $1 AND r.next_check_at IS NOT NULL ORDER BY r.key FOR UPDATE`
+const FIND_ONE = `
+  SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
+  WHERE r.id = $2 AND r.task_key = $1 AND r.next_check_at IS NOT NULL FOR UPDATE`
 
 // With the deadline in the row any manager can finish the stop if this one dies.
 const ASK = `
@@ -21,16 +24,18 @@ const ASK = `
 
 const FIND_STOPPED_TASK = 'SELECT key, id, name, domain_key AS "domainKey" FROM tasks WHERE key = $1'
 
-/** `recordedFor`: the user in the journal; undefined: a stop that belongs to another change. */
-export type TaskStop = { taskKey: number; recordedFor: Actor | undefined }
+/** `recordedFor`: the user in the journal; undefined: a stop that belongs to another change. `runId`: one run; undefined: all of the task. */
+export type TaskStop = { taskKey: number; recordedFor: Actor | undefined; runId?: string }
 
 type StoppedTask = { key: number; id: string; name: string; domainKey: number | null }
 
-/** Stops all active runs of the task; returns the keys of those that a worker must confirm. */
-export async function stopTask(batch: RunBatch, { taskKey, recordedFor }: TaskStop): Promise<number[]> {
+/** Stops the active runs of the task, or one of them; returns the keys of those that a worker must confirm. */
+export async function stopTask(batch: RunBatch, { taskKey, recordedFor, runId }: TaskStop): Promise<number[]> {
   const finding =
     recordedFor === undefined ? [] : batch.rows<StoppedTask>('find-stopped-task', FIND_STOPPED_TASK, [taskKey])
-  const rows = await batch.rows<StoppableRow>('find-stoppable', FIND, [taskKey])
+  const rows = await (runId === undefined
+    ? batch.rows<StoppableRow>('find-stoppable', FIND, [taskKey])
+    : batch.rows<StoppableRow>('find-stoppable-one', FIND_ONE, [taskKey, runId]))
   const [task] = await finding
   if (recordedFor !== undefined && task !== undefined && rows.length > 0)
     batch.record(recordedFor, task, { type: 'task', change: 'stop' })

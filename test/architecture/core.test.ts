@@ -7,7 +7,6 @@ import { importsOf, readSources } from './source-imports.ts'
 /** Parts with one user, and why they are in core all the same. */
 const ALLOWED: Readonly<Record<string, string>> = {
   'core/built-programs.ts': 'programs/run.ts starts the build that tools/prepare.ts makes',
-  'core/stored-json.ts': 'it counts the digits that PostgreSQL writes, which concerns whoever limits stored JSON',
 }
 
 /** A folder of core, or a file outside of its folders. */

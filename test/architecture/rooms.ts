@@ -124,8 +124,8 @@ export const ROOMS: readonly Room[] = [
   room(
     'devices',
     'api/devices',
-    ['core', 'http', 'older', 'identity'],
-    'devices imports only identity of the platform',
+    ['core', 'http', 'older', 'queues', 'identity'],
+    'devices imports only identity of the platform, and hands commands that tasks answer to the manager through queues',
   ),
   room(
     'messages',

@@ -87,6 +87,7 @@ export const OPEN_ACCESS: TaskAccess = {
   require: () => Promise.reject(new Error('no principal')),
   domains: () => Promise.resolve('all'),
   requireChannel: () => Promise.reject(new Error('no principal')),
+  requireCommands: () => Promise.reject(new Error('no principal')),
   findUser: () => Promise.resolve(undefined),
   quotas: { ofDomainId: () => undefined },
 }

@@ -119,7 +119,8 @@ export class CommandDelivery {
     const end = endOf(given)
     const { hasEnded, ...answered } = await this.#deps.journal.change('system', async (tx, record) => {
       const command = await lockCommand(tx, clientKey, id)
-      if (command === undefined) throw notFound()
+      // A device does not learn of the commands that tasks answer.
+      if (command === undefined || command.taskId !== null) throw notFound()
       if (!isOpen(command.status) || command.isDue) return await answerLate(tx, command, end, given.status, record)
       await endCommand(tx, command.key, { ...end, isAnswer: true })
       record(entryOf('answer', { ...command, status: end.status }))

@@ -1,5 +1,6 @@
 /** Commands to clients: users give them, devices carry them out and answer, and each has one end. */
 import type { Identity } from '#api/identity/index.ts'
+import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { RoutePlugin } from '#http/index.ts'
@@ -23,11 +24,13 @@ export type Commands = { readonly delivery: CommandDelivery; readonly routes: Ro
 
 export function startCommands({
   database,
+  bus,
   identity: { access, journal, quotas },
   topics,
   logger,
 }: {
   database: Database
+  bus: Bus
   identity: Pick<Identity, 'access' | 'journal' | 'quotas'>
   topics: DeviceTopics
   logger: Logger
@@ -35,11 +38,11 @@ export function startCommands({
   const stopping = new AbortController()
   const { signal } = stopping
   const waits = new CommandWaits(journal)
-  const service = new CommandsService({ database, journal, access, quotas, waits, signal })
+  const service = new CommandsService({ database, journal, access, quotas, waits, bus, signal })
   const bulks = new BulkCommandsService({ database, journal, access, quotas })
   const delivery = new CommandDelivery({ open: new OpenCommands(database.db, logger), journal, waits, signal })
   topics.register(createCommandNoun(delivery))
-  const sweep = startCommandSweep({ database, journal, logger })
+  const sweep = startCommandSweep({ database, journal, bus, logger })
   return {
     delivery,
     routes: async (app) => {

@@ -6,6 +6,7 @@ import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
+import { answeringTask, handCommands } from '#queues/index.ts'
 import type { CommandState, EndState } from './states.ts'
 
 /** How long an Idempotency-Key finds its command (decision 54). */
@@ -37,6 +38,8 @@ export type CommandRecord = {
   reason: string | null
   lateAt: string | null
   lateStatus: string | null
+  /** The task that answers it instead of the client. */
+  taskId: string | null
 }
 
 /** A JSON null is a value: whether a column has one is read apart from it. */
@@ -59,6 +62,7 @@ const COLUMNS = {
   reason: 'reason',
   lateAt: 'late_at',
   lateStatus: 'late_status',
+  taskId: 'task_id',
 } satisfies ColumnsOf<Omit<CommandRecord, Computed>>
 
 const RECORD = sql`${selected(COLUMNS, 'm')}, c.id AS "clientId", c.domain_key AS "domainKey",
@@ -66,6 +70,8 @@ const RECORD = sql`${selected(COLUMNS, 'm')}, c.id AS "clientId", c.domain_key A
 const FROM = sql`device_commands m JOIN clients c ON c.key = m.client_key`
 
 const isOpen = sql<boolean>`m.ended_at IS NULL`
+/** The device gets it, because no task answers it. */
+const isOffered = sql<boolean>`${isOpen} AND m.task_id IS NULL AND m.due_at > clock_timestamp()`
 const json = (text: string | null) => sql`${text}::jsonb`
 
 /** Locks the client until the transaction ends: its open commands are counted by one transaction at a time. False: it was deleted. */
@@ -111,10 +117,17 @@ export type NewCommandRow = {
   idempotency: Idempotency | undefined
 }
 
-export async function insertCommand(tx: Transaction, row: NewCommandRow): Promise<void> {
-  await sql`INSERT INTO device_commands (id, client_key, name, payload, bytes, timeout_ms, expires_at, due_at, created_by, idempotency, request_digest)
-    VALUES (${row.id}, ${row.clientKey}, ${row.name}, ${json(row.payload)}, ${row.bytes}, ${row.timeoutMs}, ${row.expiresAt}, ${row.expiresAt},
-      ${row.createdBy}, ${row.idempotency?.scope ?? null}, ${row.idempotency?.requestDigest ?? null})`.execute(tx)
+/** Returns whether a task answers it. */
+export async function insertCommand(tx: Transaction, row: NewCommandRow): Promise<{ isHanded: boolean }> {
+  const { rows } = await sql<{ isHanded: boolean }>`WITH inserted AS (
+    INSERT INTO device_commands (id, client_key, name, payload, bytes, timeout_ms, expires_at, due_at, created_by, idempotency, request_digest, task_id)
+    SELECT ${row.id}, c.key, ${row.name}, ${json(row.payload)}, ${row.bytes}, ${row.timeoutMs}, ${row.expiresAt}, ${row.expiresAt},
+      ${row.createdBy}, ${row.idempotency?.scope ?? null}, ${row.idempotency?.requestDigest ?? null}, ${answeringTask('c', sql`${row.name}`)}
+      FROM clients c WHERE c.key = ${row.clientKey} RETURNING key, client_key, task_id),
+    given AS (SELECT i.key, i.task_id, c.domain_key FROM inserted i JOIN clients c ON c.key = i.client_key),
+    handed AS (${handCommands('given')})
+    SELECT task_id IS NOT NULL AS "isHanded" FROM given`.execute(tx)
+  return { isHanded: rows[0]?.isHanded === true }
 }
 
 export async function findCommand(db: Queryable, clientKey: number, id: string): Promise<CommandRecord | undefined> {
@@ -179,9 +192,7 @@ export async function summarizeOpen(db: Queryable, clientKeys: readonly number[]
     OpenSummary & { clientKey: number }
   >`SELECT m.client_key AS "clientKey", max(m.key) AS newest,
       sum(m.bytes)::bigint AS bytes FROM device_commands m
-    WHERE m.client_key = ANY (${[...clientKeys]}::bigint[]) AND ${isOpen} AND m.due_at > clock_timestamp() GROUP BY m.client_key`.execute(
-    db,
-  )
+    WHERE m.client_key = ANY (${[...clientKeys]}::bigint[]) AND ${isOffered} GROUP BY m.client_key`.execute(db)
   return new Map(rows.map(({ clientKey, ...summary }) => [clientKey, summary]))
 }
 
@@ -193,7 +204,7 @@ export async function listOpenOf(db: Queryable, asked: readonly AskedOpen[]): Pr
   const { rows } = await sql<Offered & { place: number }>`SELECT u.place, ${OFFERED}
     FROM unnest(${asked.map(({ clientKey }) => clientKey)}::bigint[], ${asked.map(({ after }) => after)}::bigint[])
       WITH ORDINALITY AS u (client_key, after, place)
-    JOIN device_commands m ON m.client_key = u.client_key AND m.key > u.after AND ${isOpen} AND m.due_at > clock_timestamp()
+    JOIN device_commands m ON m.client_key = u.client_key AND m.key > u.after AND ${isOffered}
     ORDER BY u.place, m.key`.execute(db)
   const found: Offered[][] = asked.map(() => [])
   for (const { place, ...command } of rows) found[place - 1]?.push(command)
@@ -204,7 +215,7 @@ export async function listOpenOf(db: Queryable, asked: readonly AskedOpen[]): Pr
 export async function takeOpen(tx: Transaction, clientKey: number, isAll: boolean): Promise<Offered[]> {
   const isUnoffered = sql`(m.offered_at IS NULL OR m.offered_at < clock_timestamp() - make_interval(secs => ${OFFERED_AGAIN_SECONDS}))`
   const { rows } = await sql<Offered>`WITH found AS (SELECT ${OFFERED} FROM device_commands m
-      WHERE m.client_key = ${clientKey} AND ${isOpen} AND m.due_at > clock_timestamp() AND ${isAll ? sql`true` : isUnoffered}
+      WHERE m.client_key = ${clientKey} AND ${isOffered} AND ${isAll ? sql`true` : isUnoffered}
       ORDER BY m.key FOR NO KEY UPDATE),
     marked AS (UPDATE device_commands SET offered_at = clock_timestamp() WHERE key IN (SELECT key FROM found))
     SELECT * FROM found ORDER BY key`.execute(tx)

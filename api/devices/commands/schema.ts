@@ -91,11 +91,15 @@ export const Command = Type.Object(
     status: CommandState,
     timeout: Type.String({ description: 'Time from the delivery within which the device answers' }),
     expires_at: Timestamp,
+    task_id: Type.Optional({
+      ...Id,
+      description: 'The task that answers it instead of the client; its run has the id of the command',
+    }),
     created_by: Type.Optional(Id),
     created_at: Timestamp,
     delivered_at: Type.Optional(Timestamp),
     ended_at: Type.Optional(Timestamp),
-    result: Type.Optional(AnyJson('What the device answered')),
+    result: Type.Optional(AnyJson('What the device or the task answered')),
     reason: Type.Optional(Type.String({ description: 'Why it did not succeed' })),
     late_answer: Type.Optional(
       Type.Object(
@@ -153,7 +157,7 @@ export const Answered = Type.Object(
 )
 
 export function presentCommand(record: CommandRecord, domainId: string): Command {
-  const { deliveredAt, endedAt, reason, lateAt, lateStatus } = record
+  const { taskId, deliveredAt, endedAt, reason, lateAt, lateStatus } = record
   return {
     id: record.id,
     domain_id: domainId,
@@ -163,6 +167,7 @@ export function presentCommand(record: CommandRecord, domainId: string): Command
     status: record.status,
     timeout: formatDurationMs(record.timeoutMs),
     expires_at: formatTime(record.expiresAt),
+    ...(taskId === null ? {} : { task_id: taskId }),
     ...(record.createdBy === null ? {} : { created_by: record.createdBy }),
     created_at: formatTime(record.createdAt),
     ...(deliveredAt === null ? {} : { delivered_at: formatTime(deliveredAt) }),

@@ -1,6 +1,7 @@
 /** The rules of commands for users: who may give, see and cancel them, and how many a client may have open. */
 import { createHash } from 'node:crypto'
 import type { AccessPolicy, DomainAccess, Journal, Quotas, UserPrincipal } from '#api/identity/index.ts'
+import type { Bus } from '#core/bus/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { durationWithin } from '#core/durations.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
@@ -9,6 +10,7 @@ import type { Page } from '#core/page.ts'
 import { Slots } from '#core/slots.ts'
 import { storedBytes } from '#core/stored-json.ts'
 import { formatDurationMs, monotonicMs, parseInstant } from '#core/time.ts'
+import { hintCommandRuns, releaseCommandRun } from '#queues/index.ts'
 import { clientTable } from '../clients/repository.ts'
 import type { ClientRecord } from '../clients/repository.ts'
 import { entryOf } from './journal-entries.ts'
@@ -62,6 +64,7 @@ export type CommandsDeps = {
   access: AccessPolicy
   quotas: Pick<Quotas, 'requireToday'>
   waits: CommandWaits
+  bus: Bus
   /** Aborted when the process begins to stop. */
   signal: AbortSignal
 }
@@ -181,21 +184,24 @@ export class CommandsService {
   async cancel(caller: UserPrincipal, at: CommandAt): Promise<CommandRecord> {
     const { client } = await this.#enter(caller, at, 'command')
     if (!isId(at.commandId)) throw notFound()
-    const { before, after } = await this.#deps.journal.change(caller, async (tx, record) => {
+    const { before, after, isHanded } = await this.#deps.journal.change(caller, async (tx, record) => {
       const command = await lockCommand(tx, client.key, at.commandId)
       if (command === undefined) throw notFound()
-      const { status } = command
-      if (!isOpen(status)) return { before: status, after: status }
+      const { status, taskId } = command
+      const isHanded = taskId !== null
+      if (!isOpen(status)) return { before: status, after: status, isHanded: false }
+      if (isHanded) await releaseCommandRun(tx, command.key)
       if (command.isDue) {
         const told = await endDueCommand(tx, command.key)
         record(entryOf('expire', told))
-        return { before: status, after: told.status }
+        return { before: status, after: told.status, isHanded }
       }
       await endCommand(tx, command.key, { status: 'cancelled' })
       record(entryOf('cancel', { ...command, status: 'cancelled' }))
-      return { before: status, after: 'cancelled' as const }
+      return { before: status, after: 'cancelled' as const, isHanded }
     })
     if (before !== after) COMMAND_METRICS.ended.add({ status: after })
+    if (isHanded) hintCommandRuns(this.#deps.bus)
     if (after !== 'cancelled') throw new ServiceError('invalid_state', `the command has ended before: it is ${after}`)
     return await this.#found(client.key, at.commandId)
   }
@@ -221,6 +227,7 @@ export class CommandsService {
   /** Returns the id of the new command, or of the one that was given with the same key. */
   async #give(caller: UserPrincipal, client: ClientRecord, row: NewCommandRow): Promise<string> {
     const { key: clientKey, id: clientId, domainKey } = client
+    let isHanded = false
     const id = await this.#deps.journal.change(caller, async (tx, record) => {
       if (!(await lockClient(tx, clientKey))) throw new ServiceError('not_found', 'entity not found')
       const repeated = row.idempotency === undefined ? undefined : await findRepeated(tx, clientKey, row.idempotency)
@@ -230,11 +237,12 @@ export class CommandsService {
       }
       await requireOpenRoom(tx, clientKey, row.bytes)
       await removeBeyond(tx, [clientKey])
-      await insertCommand(tx, row)
+      ;({ isHanded } = await insertCommand(tx, row))
       record(entryOf('create', { domainKey, clientKey, clientId, id: row.id, name: row.name, status: 'queued' }))
       return row.id
     })
     if (id === row.id) COMMAND_METRICS.created.add({})
+    if (isHanded) hintCommandRuns(this.#deps.bus)
     return id
   }
 

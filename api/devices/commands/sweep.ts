@@ -3,6 +3,7 @@
  * two timers, and one process at a time ends commands, so that those of a process that has died end too.
  */
 import type { Journal } from '#api/identity/index.ts'
+import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { startRounds } from '#core/rounds.ts'
@@ -35,10 +36,12 @@ const MAX_REMOVALS = 100
 export function startCommandSweep({
   database,
   journal,
+  bus,
   logger,
 }: {
   database: Database
   journal: Pick<Journal, 'change'>
+  bus: Bus
   logger: Logger
 }): Pick<Rounds, 'stop'> {
   let removedMs = -Infinity
@@ -56,7 +59,7 @@ export function startCommandSweep({
     const due = await listDueBulks(database.db, STEP_BULKS)
     for (const key of due) {
       try {
-        await stepBulk(journal, key)
+        await stepBulk(journal, bus, key)
       } catch (error) {
         // It is due again. Neither the others nor the ends of commands wait for it.
         logger.warn({ err: error }, 'failed to give the next part of a command to many clients; retrying')

@@ -1,6 +1,6 @@
 export { difference } from './difference.ts'
 export type { Facts } from './difference.ts'
-export { startJournal } from './journal.ts'
+export { hintJournal, startJournal } from './journal.ts'
 export type { ChangeListener, Journal, Recorder } from './journal.ts'
 export { actorColumns, insertRecords } from './record.ts'
 export type { Actor, JournalEntry } from './record.ts'

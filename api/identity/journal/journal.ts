@@ -58,6 +58,11 @@ const MARK_BYTES = 16
 /** A change of more entities ends with the turn of the event loop. */
 const MANY_ENTITIES = 1000
 
+/** Tells every process that the journal grew, after the commit of records that `Journal.change` did not write. */
+export function hintJournal(bus: Bus): void {
+  bus.publish(JOURNAL_TOPIC, Buffer.alloc(0))
+}
+
 export async function startJournal(options: {
   database: Database
   bus: Bus

@@ -39,6 +39,7 @@ import { parametersOf, parseInput } from './inputs.ts'
 import { TaskOutput } from './log.tsx'
 import { KeptState } from './state.tsx'
 import { startsOf, uploadModule } from './tasks.tsx'
+import { AnsweredCommands, AnswersDialog } from './answers.tsx'
 import { EXCESSES, ORDERS, excessOf, offersBatches, offersExcess, orderOf, triggerWith } from './trigger-form.ts'
 import type { Excess, Order } from './trigger-form.ts'
 import { rateOf } from './rate.ts'
@@ -545,7 +546,7 @@ function Module({ task, domain }: { task: TaskRecord; domain: string }) {
 }
 
 function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
-  const [dialog, setDialog] = useState<'schedule' | 'trigger' | 'limits'>()
+  const [dialog, setDialog] = useState<'schedule' | 'trigger' | 'answers' | 'limits'>()
   const close = () => setDialog(undefined)
   const cannotUpdate = useDomainDenied(domain)('task_update')
   const { trigger, trigger_status: status } = task
@@ -563,6 +564,9 @@ function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
             </Button>
             <Button small disabledReason={cannotUpdate} onClick={() => setDialog('trigger')}>
               Trigger
+            </Button>
+            <Button small disabledReason={cannotUpdate} onClick={() => setDialog('answers')}>
+              Commands
             </Button>
             {task.granted_by === undefined || task.granted_by === userId || task.activity === 'paused' ? null : (
               <TakeOver task={task} domain={domain} small />
@@ -598,9 +602,12 @@ function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
             task.publish_result === undefined
               ? undefined
               : ['Publishes to', <ChannelName key="to" domain={domain} id={task.publish_result.channel_id} />],
+            task.answers === undefined
+              ? undefined
+              : ['Answers', <AnsweredCommands key="answers" task={task} domain={domain} />],
             task.granted_by === undefined
               ? undefined
-              : ['Channels granted by', <UserName key="grantor" id={task.granted_by} />],
+              : ['Rights granted by', <UserName key="grantor" id={task.granted_by} />],
           ]}
         />
         {status?.dropped_reason === undefined || status.dropped_reason === null ? null : (
@@ -629,6 +636,7 @@ function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
       </Card>
       {dialog === 'schedule' ? <ScheduleDialog task={task} onClose={close} /> : null}
       {dialog === 'trigger' ? <TriggerDialog task={task} domain={domain} onClose={close} /> : null}
+      {dialog === 'answers' ? <AnswersDialog task={task} onClose={close} /> : null}
       {dialog === 'limits' ? <LimitsDialog task={task} onClose={close} /> : null}
     </div>
   )

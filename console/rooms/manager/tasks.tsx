@@ -133,8 +133,14 @@ export function Tasks() {
   )
 }
 
-export function startsOf({ schedule, trigger, daemon }: Pick<Task, 'schedule' | 'trigger' | 'daemon'>): string {
+export function startsOf({
+  schedule,
+  trigger,
+  answers,
+  daemon,
+}: Pick<Task, 'schedule' | 'trigger' | 'answers' | 'daemon'>): string {
   if (trigger !== undefined) return 'on messages'
+  if (answers !== undefined) return 'on commands'
   if (schedule !== undefined && schedule !== '') return `at ${schedule}`
   return daemon ? 'always' : 'by hand'
 }

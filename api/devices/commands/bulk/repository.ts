@@ -4,6 +4,7 @@ import type { ColumnsOf, Queryable, Transaction } from '#core/database/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
+import { answeringTask, handCommands } from '#queues/index.ts'
 import type { BULK_STATES, BulkProgress } from './schema.ts'
 import type { NewCommandRow, Told } from '../repository.ts'
 import { KEPT_DAYS, removeBeyond } from '../repository.ts'
@@ -174,7 +175,11 @@ export async function lockBulk(tx: Transaction, key: number, mayWait: boolean): 
 }
 
 /** Gives the command to some of the waiting clients, and returns those commands. A client with too many open commands is refused. */
-export async function giveSome(tx: Transaction, bulk: BulkRecord, limit: number): Promise<Told[]> {
+export async function giveSome(
+  tx: Transaction,
+  bulk: BulkRecord,
+  limit: number,
+): Promise<(Told & { isHanded: boolean })[]> {
   const { key, bytes } = bulk
   const { rows: clients } = await sql<{ key: number }>`SELECT c.key FROM clients c WHERE c.key IN (
       SELECT client_key FROM device_command_targets WHERE bulk_key = ${key} AND status = 'waiting' ORDER BY client_key LIMIT ${limit})
@@ -182,19 +187,22 @@ export async function giveSome(tx: Transaction, bulk: BulkRecord, limit: number)
   if (clients.length === 0) return []
   const keys = clients.map((client) => client.key)
   await removeBeyond(tx, keys)
-  const { rows } = await sql<Told>`
+  const { rows } = await sql<Told & { isHanded: boolean }>`
     WITH fits AS (SELECT u.key FROM unnest(${keys}::bigint[]) AS u (key) CROSS JOIN LATERAL (
         SELECT count(*) AS commands, coalesce(sum(m.bytes), 0) AS bytes FROM device_commands m
          WHERE m.client_key = u.key AND m.ended_at IS NULL) open
        WHERE open.commands < ${MAX_OPEN} AND open.bytes + ${bytes}::integer <= ${MAX_OPEN_BYTES}),
-    given AS (INSERT INTO device_commands (id, client_key, name, payload, bytes, timeout_ms, expires_at, due_at, created_by)
-      SELECT gen_random_uuid(), f.key, b.name, b.payload, b.bytes, b.timeout_ms, b.expires_at, b.expires_at, b.created_by
-        FROM fits f, device_command_bulks b WHERE b.key = ${key} ORDER BY f.key
-      RETURNING key, id, client_key, name, status),
+    given AS (INSERT INTO device_commands (id, client_key, name, payload, bytes, timeout_ms, expires_at, due_at, created_by, task_id)
+      SELECT gen_random_uuid(), f.key, b.name, b.payload, b.bytes, b.timeout_ms, b.expires_at, b.expires_at, b.created_by,
+          ${answeringTask('c', sql`b.name`)}
+        FROM fits f JOIN clients c ON c.key = f.key, device_command_bulks b WHERE b.key = ${key} ORDER BY f.key
+      RETURNING key, id, client_key, name, status, task_id),
+    located AS (SELECT g.key, g.task_id, c.domain_key FROM given g JOIN clients c ON c.key = g.client_key),
+    handed AS (${handCommands('located')}),
     targets AS (UPDATE device_command_targets t SET status = CASE WHEN g.key IS NULL THEN 'refused' ELSE 'open' END, command_key = g.key
       FROM unnest(${keys}::bigint[]) AS u (key) LEFT JOIN given g ON g.client_key = u.key
       WHERE t.bulk_key = ${key} AND t.client_key = u.key)
-    SELECT g.id, g.client_key AS "clientKey", c.id AS "clientId", c.domain_key AS "domainKey", g.name, g.status
+    SELECT g.id, g.client_key AS "clientKey", c.id AS "clientId", c.domain_key AS "domainKey", g.name, g.status, g.task_id IS NOT NULL AS "isHanded"
       FROM given g JOIN clients c ON c.key = g.client_key ORDER BY g.key`.execute(tx)
   return rows
 }

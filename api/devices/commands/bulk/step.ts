@@ -1,6 +1,8 @@
 /** One part of a command to many clients: what has ended is taken over, and some more clients get the command. */
 import type { Journal, Recorder } from '#api/identity/index.ts'
+import type { Bus } from '#core/bus/index.ts'
 import type { Transaction } from '#core/database/index.ts'
+import { hintCommandRuns } from '#queues/index.ts'
 import { endGiving, giveSome, lockBulk, storeEnd, storeNext } from './repository.ts'
 import type { BulkRecord, LockedBulk } from './repository.ts'
 import { entryOf } from '../journal-entries.ts'
@@ -61,8 +63,9 @@ export function pauseOf({ ended, progress }: Pick<LockedBulk, 'ended' | 'progres
 }
 
 /** Gives the next part of a request. Returns whether it did anything. */
-export async function stepBulk(journal: Pick<Journal, 'change'>, key: number): Promise<boolean> {
-  return await journal.change('system', async (tx, record) => {
+export async function stepBulk(journal: Pick<Journal, 'change'>, bus: Bus, key: number): Promise<boolean> {
+  let isHanded = false
+  const didAny = await journal.change('system', async (tx, record) => {
     const bulk = await lockBulk(tx, key, false)
     if (bulk === undefined) return false
     const { waiting, open } = bulk.progress
@@ -82,11 +85,14 @@ export async function stepBulk(journal: Pick<Journal, 'change'>, key: number): P
     }
     const room = waiting > 0 ? roomOf(bulk) : 0
     const given = room > 0 ? await giveSome(tx, bulk, room) : []
+    isHanded = given.some((one) => one.isHanded)
     for (const one of given) record(entryOf('create', one))
     COMMAND_METRICS.created.add({}, given.length)
     await storeNext(tx, key, pauseOf(bulk, given.length))
     return given.length > 0
   })
+  if (isHanded) hintCommandRuns(bus)
+  return didAny
 }
 
 /** Ends the giving of commands, and cancels those that no device has. */

@@ -216,7 +216,7 @@ function OneCommand({
       <QueryView result={result} entity={`client:${client}`}>
         {(command) => (
           <>
-            <Facts rows={factsOf(command)} />
+            <Facts rows={factsOf(command, domain)} />
             {command.reason === undefined ? null : (
               <Notice tone={command.status === 'cancelled' ? 'plain' : 'warn'}>{command.reason}</Notice>
             )}
@@ -229,8 +229,8 @@ function OneCommand({
   )
 }
 
-function factsOf(command: Command): (readonly [string, ReactNode] | undefined)[] {
-  const { delivered_at: delivered, ended_at: ended, late_answer: late, created_by: by } = command
+function factsOf(command: Command, domain: string): (readonly [string, ReactNode] | undefined)[] {
+  const { delivered_at: delivered, ended_at: ended, late_answer: late, created_by: by, task_id: task } = command
   return [
     ['Status', <CommandStatus key="status" status={command.status} />],
     [
@@ -250,6 +250,14 @@ function factsOf(command: Command): (readonly [string, ReactNode] | undefined)[]
       ? ['Expires', <Time key="expires" at={command.expires_at} isAhead />]
       : ['Ended', <Time key="ended" at={ended} />],
     ['Time-out', command.timeout],
+    task === undefined
+      ? undefined
+      : [
+          'Answered by',
+          <Link key="task" to={paths.run(domain, task, command.id)}>
+            a run of a task, not by the device
+          </Link>,
+        ],
     late === undefined
       ? undefined
       : [

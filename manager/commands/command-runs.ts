@@ -1,0 +1,285 @@
+/**
+ * Starts the runs of commands that tasks answer, and ends the commands with their results. The run has the id of its command, so a start that is
+ * repeated after a kill is the same run. The end is read from the row of the run, which a worker, a stop or a deadline has written.
+ */
+import type { Bus } from '#core/bus/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { storedBytes } from '#core/stored-json.ts'
+import { hintJournal } from '#api/identity/index.ts'
+import { findFunction } from '#guests/wasm/index.ts'
+import type { Json } from '#guests/wasm/index.ts'
+import { TASK_STATE } from '#proto/index.ts'
+import { endedCommandRuns, isTemporary, startCommandReader } from '#queues/index.ts'
+import type {
+  AnsweringTask,
+  CommandEnd,
+  CommandFate,
+  CommandRun,
+  CommandTransition,
+  RunOfCommand,
+} from '#queues/index.ts'
+import type { TaskAccess } from '../access/access.ts'
+import { requireActingUser } from '../channels/acting-user.ts'
+import type { RunsService } from '../runs/service.ts'
+import { writeRecords } from '../store/journal.ts'
+import { pauseFor } from '../store/pauses.ts'
+import { readResult } from '../store/runs.ts'
+import type { RunEndings } from '../writer/endings.ts'
+import { inputsOfCommand, resultOfRun } from './command-inputs.ts'
+
+export type CommandRunsDeps = {
+  database: Database
+  bus: Bus
+  access: Pick<TaskAccess, 'findUser' | 'requireCommands'>
+  runs: Pick<RunsService, 'startFor'>
+  /** Asks for the stop of one run of the task. */
+  stopRun: (taskKey: number, runId: string) => Promise<void>
+  endings: Pick<RunEndings, 'on'>
+  logger: Logger
+  intervalMs: number
+}
+
+/** A start that failed with a temporary error is tried again after this time. */
+const RETRY_SECONDS = 1
+/** A paused task is looked at again; the end of its pause does not wait for it. */
+const PAUSED_SECONDS = 30
+/** The look after the start: a manager notices the end of a run at once, and misses it when it was killed or began to wait too late. */
+const FIRST_LOOK_SECONDS = 2
+const LONGEST_LOOK_SECONDS = 30
+/** After a stop was asked for. */
+const STOPPING_SECONDS = 5
+/** Bytes of a result, and characters of a reason, as of those of devices. */
+const MAX_RESULT_BYTES = 65_536
+const MAX_REASON_CHARS = 500
+
+/** Ends of runs within this time make their commands due together. */
+const ENDS_MS = 5
+
+const OPEN: ReadonlySet<number> = new Set([TASK_STATE.scheduled, TASK_STATE.running, TASK_STATE.unknown])
+const isUnderWay = ({ state }: RunOfCommand) => OPEN.has(state)
+
+export function startCommandRuns(deps: CommandRunsDeps): { stop(): Promise<void> } {
+  const { database, bus, logger, intervalMs } = deps
+  const answering = new AnsweringRuns(deps, () => reader.wake())
+  const reader = startCommandReader({
+    database,
+    bus,
+    intervalMs,
+    work: async (commands) => await answering.work(commands),
+    record: async (tx, transitions) =>
+      await writeRecords(
+        tx,
+        transitions.map((one) => ({ actor: 'system', entry: entryOf(one) })),
+      ),
+    onChanged: () => hintJournal(bus),
+    onError: (error) => logger.warn({ err: error }, 'failed to read the commands that tasks answer; retrying'),
+  })
+  return {
+    async stop() {
+      answering.stop()
+      await reader.stop()
+    },
+  }
+}
+
+/** What becomes of each command that is looked at. */
+class AnsweringRuns {
+  readonly #deps: CommandRunsDeps
+  readonly #wake: () => void
+  /** Runs whose end this manager awaits, by command. */
+  readonly #awaited = new Map<number, () => void>()
+  readonly #ended = new Set<number>()
+  #marking: NodeJS.Timeout | undefined
+
+  constructor(deps: CommandRunsDeps, wake: () => void) {
+    this.#deps = deps
+    this.#wake = wake
+  }
+
+  async work(commands: readonly CommandRun[]): Promise<CommandFate[]> {
+    const rights = new Rights(this.#deps)
+    return await Promise.all(
+      commands.map(async (command): Promise<CommandFate> => {
+        try {
+          return await this.#fateOf(command, rights)
+        } catch (error) {
+          const { logger } = this.#deps
+          logger.warn({ err: error, command: command.id }, 'failed to go on with a command of a task; retrying')
+          return { to: 'again', afterSeconds: RETRY_SECONDS }
+        }
+      }),
+    )
+  }
+
+  stop(): void {
+    clearTimeout(this.#marking)
+    for (const leave of this.#awaited.values()) leave()
+  }
+
+  async #fateOf(command: CommandRun, rights: Rights): Promise<CommandFate> {
+    const { commandKey, isEnded, leftSeconds, deliveredSeconds, task, run } = command
+    if (isEnded) return await this.#finish(command)
+    // It ends by itself within a second.
+    if (leftSeconds <= 0) return { to: 'again', afterSeconds: RETRY_SECONDS }
+    if (task === null) return failed('the task that answers the command was deleted')
+    if (run === null) {
+      if (deliveredSeconds > 0) return failed('the run of the task was removed')
+      return await this.#start(command, task, rights)
+    }
+    if (!isUnderWay(run)) return await this.#endOf(run)
+    this.#awaitEnd(commandKey, run.runKey)
+    const growing = Math.min(LONGEST_LOOK_SECONDS, Math.max(FIRST_LOOK_SECONDS, deliveredSeconds))
+    // Its run is stopped when the time of the command has passed.
+    return { to: 'again', afterSeconds: Math.min(growing, leftSeconds + RETRY_SECONDS), isStarted: true }
+  }
+
+  async #start(command: CommandRun, task: AnsweringTask, rights: Rights): Promise<CommandFate> {
+    const { commandKey, id } = command
+    try {
+      if (task.isPaused) return { to: 'again', afterSeconds: PAUSED_SECONDS }
+      if (task.answers?.command !== command.name) return rejected('the task no longer answers this command')
+      if (!(await rights.areHeld(task))) return { to: 'again', afterSeconds: PAUSED_SECONDS }
+      const given = givenOf(command)
+      const { runKey } = await this.#deps.runs.startFor({
+        taskId: task.taskId,
+        domainId: task.domainId,
+        origin: 'command',
+        key: id,
+        runId: id,
+        drivesTask: false,
+        cause: { type: 'command', client_id: command.clientId, command: command.name },
+        overrides: {
+          inputs: inputsOfCommand(given, paramsOf(task), task.inputs as Json[]),
+          stdin: JSON.stringify(given),
+        },
+      })
+      if (runKey !== undefined) this.#awaitEnd(commandKey, runKey)
+      return { to: 'again', afterSeconds: FIRST_LOOK_SECONDS, isStarted: true }
+    } catch (error) {
+      if (!(error instanceof ServiceError) || isTemporary(error)) {
+        this.#deps.logger.debug({ err: error, task: task.taskId }, 'failed to start the run of a command; retrying')
+        return { to: 'again', afterSeconds: RETRY_SECONDS }
+      }
+      // Only a pause refuses a run that does not drive its task for the state of the task.
+      if (error.kind === 'invalid_state') return { to: 'again', afterSeconds: PAUSED_SECONDS }
+      return rejected(error.message)
+    }
+  }
+
+  /** The command has ended otherwise: its run is stopped. */
+  async #finish({ commandKey, id, run, task }: CommandRun): Promise<CommandFate> {
+    if (run === null || task === null) return { to: 'none' }
+    if (!isUnderWay(run))
+      return run.state === TASK_STATE.stopped ? { to: 'none' } : { to: 'late', status: statusOf(run) }
+    await this.#deps.stopRun(task.taskKey, id)
+    this.#awaitEnd(commandKey, run.runKey)
+    return { to: 'again', afterSeconds: STOPPING_SECONDS }
+  }
+
+  async #endOf(run: RunOfCommand): Promise<CommandFate> {
+    const status = statusOf(run)
+    if (status !== 'succeeded') return failed(faultOf(run))
+    const { results, resultBytes, resultDigest } = run
+    const bytes = resultBytes ?? 0
+    if (results === null && bytes > MAX_RESULT_BYTES) return failed(tooLarge(bytes))
+    const { db } = this.#deps.database
+    const result = resultOfRun(resultDigest === null ? results : await readResult(db, { results, resultDigest }))
+    const size = storedBytes(result)
+    if (size > MAX_RESULT_BYTES) return failed(tooLarge(size))
+    return { to: 'end', status, isDelivered: true, ...(result === undefined ? {} : { result: JSON.stringify(result) }) }
+  }
+
+  #awaitEnd(commandKey: number, runKey: number): void {
+    if (this.#awaited.has(commandKey)) return
+    const leave = this.#deps.endings.on(runKey, () => {
+      this.#awaited.delete(commandKey)
+      this.#ended.add(commandKey)
+      this.#marking ??= setTimeout(() => void this.#markEnded(), ENDS_MS).unref()
+    })
+    this.#awaited.set(commandKey, leave)
+  }
+
+  /** What is not marked is found by the next look at the command. */
+  async #markEnded(): Promise<void> {
+    this.#marking = undefined
+    const keys = [...this.#ended]
+    this.#ended.clear()
+    try {
+      await endedCommandRuns(this.#deps.database.db, keys)
+      this.#wake()
+    } catch (error) {
+      this.#deps.logger.debug({ err: error }, 'failed to mark commands whose runs have ended; looking later')
+    }
+  }
+}
+
+/** The rights of the grantors of the tasks of one step: each is asked for once. */
+class Rights {
+  readonly #deps: Pick<CommandRunsDeps, 'database' | 'access'>
+  readonly #asked = new Map<string, Promise<void>>()
+
+  constructor(deps: Pick<CommandRunsDeps, 'database' | 'access'>) {
+    this.#deps = deps
+  }
+
+  /** False: the task is paused, because its grantor has lost a right, or has another grantor by now. */
+  async areHeld({ taskKey, userKey, domainId }: AnsweringTask): Promise<boolean> {
+    const { database } = this.#deps
+    try {
+      await this.#asked.getOrInsertComputed(`${userKey} ${domainId}`, () => this.#require({ userKey, domainId }))
+      return true
+    } catch (error) {
+      if (kindOf(error) !== 'forbidden') throw error
+      const { message: reason } = error as ServiceError
+      if (await pauseFor(database, { taskKey, grantorKey: userKey, reason })) return false
+      throw new ServiceError('unavailable', reason)
+    }
+  }
+
+  async #require(task: Pick<AnsweringTask, 'userKey' | 'domainId'>): Promise<void> {
+    const { access } = this.#deps
+    const { user, domainId } = await requireActingUser(access, task)
+    await access.requireCommands(user, domainId)
+  }
+}
+
+function givenOf({ id, name, clientId, createdAt, expiresAt, payload, hasPayload }: CommandRun) {
+  const given = { id, name, client_id: clientId, created_at: createdAt, expires_at: expiresAt }
+  return hasPayload ? { ...given, payload } : given
+}
+
+const paramsOf = ({ exports, function: explicit, taskName }: AnsweringTask) =>
+  exports === null ? undefined : findFunction(exports, { explicit: explicit ?? undefined, fallback: taskName })?.params
+
+const reasonOf = (text: string) => text.replaceAll('\0', '').slice(0, MAX_REASON_CHARS).toWellFormed()
+const rejected = (reason: string): CommandFate => ({
+  to: 'end',
+  status: 'rejected',
+  isDelivered: false,
+  reason: reasonOf(reason),
+})
+const failed = (reason: string): CommandFate => ({
+  to: 'end',
+  status: 'failed',
+  isDelivered: true,
+  reason: reasonOf(reason),
+})
+const tooLarge = (bytes: number) => `the result has ${bytes} bytes: at most ${MAX_RESULT_BYTES} are accepted`
+
+const statusOf = ({ state }: RunOfCommand): CommandEnd => (state === TASK_STATE.completed ? 'succeeded' : 'failed')
+
+function faultOf({ state, reason, error }: RunOfCommand): string {
+  if (state === TASK_STATE.stopped) return 'the run of the task was stopped'
+  return ['the run of the task failed', reason, error].filter((part) => part !== null && part !== '').join(': ')
+}
+
+function entryOf({ operation, id, clientKey, clientId, domainKey, name, status }: CommandTransition) {
+  return {
+    operation: `command.${operation}`,
+    domainKey,
+    entityKeys: [clientKey],
+    attributes: { id, client_id: clientId, name, status },
+  }
+}
