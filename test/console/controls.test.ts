@@ -1090,7 +1090,7 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
       expect(await dialog().getByLabel(label, { exact: true }).count(), label).toBe(0)
     await dialog().getByLabel('Document').fill('a b')
     await dialog().getByLabel('Condition').fill('has(delta.firmware)')
-    await dialog().getByLabel('Must hold for').fill('1h')
+    await dialog().getByLabel('Must hold for', { exact: true }).fill('1h')
     await button('Create rule', dialog()).click()
     await dialog()
       .getByText(/^Document must have 1 to 64 letters/)

@@ -124,7 +124,8 @@ export async function listDocuments(
   return rows
 }
 
-/** Nobody evaluates changes in domains that were deleted. */
+/** Nobody evaluates changes in domains whose last rule about state was disabled, paused or deleted: when it goes on, it looks at all clients. */
 export async function removeStrayChanges(db: Queryable): Promise<void> {
-  await sql`DELETE FROM rule_changes c WHERE NOT EXISTS (SELECT FROM domains d WHERE d.key = c.domain_key)`.execute(db)
+  await sql`DELETE FROM rule_changes WHERE domain_key IN (SELECT domain_key FROM
+    (SELECT DISTINCT domain_key FROM rule_changes) d WHERE NOT has_rules_of_state(d.domain_key))`.execute(db)
 }

@@ -77,10 +77,10 @@ type Step = {
 
 export async function stepStates(tx: Transaction, deps: Deps, step: Step): Promise<Outcome> {
   const rules = step.rules.filter(isOfState)
+  if (rules.length === 0) return NOTHING
   const { work, hasMore } = await takeWork(tx, rules, step)
   const isNothing = work.changes.length + work.due.length + (work.looks?.rows.length ?? 0) === 0
-  // Without a rule nobody is there for the changes: they were made before the last one was disabled.
-  if (isNothing || rules.length === 0) return { ...NOTHING, hasMore }
+  if (isNothing) return { ...NOTHING, hasMore }
   const outcome = await evaluate(tx, deps, step, { rules, work })
   return { ...outcome, hasMore: hasMore || outcome.hasMore }
 }
@@ -102,7 +102,7 @@ async function takeWork(
   const nowMs = Date.now() - SETTLE_MS
   const keys = rules.map(({ key }) => key)
   // What is due is settled when no change before it is left.
-  const due = isDrained && keys.length > 0 ? await readDue(tx, keys, nowMs, MAX_DUE) : []
+  const due = isDrained ? await readDue(tx, keys, nowMs, MAX_DUE) : []
   const isFull = !isDrained || due.length === MAX_DUE
   if (rule === undefined || look === undefined || !isDrained)
     return { work: { changes, looks: undefined, due, nowMs }, hasMore: isFull }
