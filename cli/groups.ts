@@ -118,7 +118,7 @@ export const GROUPS: readonly GroupEntry[] = [
   },
   {
     name: 'rules',
-    summary: 'rules over messages',
+    summary: 'rules over messages, silence and the state of clients',
     section: 'Platform',
     load: async () => (await import('./commands/rules.ts')).rules,
   },

@@ -100,6 +100,17 @@ BEGIN
 END
 $function$;
 
+CREATE OR REPLACE FUNCTION has_rules_of_state(wanted bigint)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+BEGIN
+  RETURN EXISTS (SELECT FROM rules WHERE domain_key = wanted AND definition -> 'source' ->> 'type' = 'state' AND status = 'enabled'
+    AND paused_at IS NULL);
+END
+$function$;
+
 CREATE OR REPLACE FUNCTION mqtt_nodes_copy()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -214,6 +225,46 @@ AS $function$
 BEGIN
   UPDATE certificates SET revoked_at = now()
    WHERE revoked_at IS NULL AND client_key IN (SELECT key FROM old_rows);
+  RETURN NULL;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION rules_note_connection()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+  domain bigint := (SELECT domain_key FROM clients WHERE key = NEW.client_key);
+BEGIN
+  IF has_rules_of_state(domain) THEN
+    INSERT INTO rule_changes (domain_key, client_key, is_online) VALUES (domain, NEW.client_key, NEW.is_online);
+  END IF;
+  RETURN NULL;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION rules_note_deletion()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  IF has_rules_of_state(OLD.domain_key) THEN
+    INSERT INTO rule_changes (domain_key, client_key, client_id) VALUES (OLD.domain_key, OLD.key, OLD.id);
+  END IF;
+  RETURN NULL;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION rules_note_document()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  IF has_rules_of_state(coalesce(NEW.domain_key, OLD.domain_key)) THEN
+    INSERT INTO rule_changes (domain_key, client_key, document, desired, reported, delta)
+      VALUES (coalesce(NEW.domain_key, OLD.domain_key), coalesce(NEW.client_key, OLD.client_key), coalesce(NEW.name, OLD.name),
+        coalesce(NEW.desired, '{}'), coalesce(NEW.reported, '{}'), coalesce(NEW.delta, '{}'));
+  END IF;
   RETURN NULL;
 END
 $function$;
@@ -2281,6 +2332,32 @@ COMMENT ON COLUMN rollups.min_value IS 'Smallest value.';
 COMMENT ON COLUMN rollups.max_value IS 'Largest value.';
 COMMENT ON COLUMN rollups.value_sum IS 'Sum of the values as their shortest decimals: exact, so that it does not depend on the order of batches.';
 
+CREATE TABLE rule_changes (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  domain_key bigint NOT NULL,
+  client_key bigint NOT NULL,
+  client_id uuid,
+  document text,
+  desired jsonb,
+  reported jsonb,
+  delta jsonb,
+  is_online boolean,
+  changed_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT rule_changes_pkey PRIMARY KEY (key)
+);
+COMMENT ON TABLE rule_changes IS 'Changes of the state of clients in domains with rules about it, until their rules have evaluated them. Written by triggers, in the transaction of the change.';
+COMMENT ON COLUMN rule_changes.key IS 'The order in which they are evaluated.';
+COMMENT ON COLUMN rule_changes.domain_key IS 'The domain.';
+COMMENT ON COLUMN rule_changes.client_key IS 'The client.';
+COMMENT ON COLUMN rule_changes.client_id IS 'Id of a client that was deleted; NULL: it was not.';
+COMMENT ON COLUMN rule_changes.document IS 'Name of the document that changed; NULL: none did.';
+COMMENT ON COLUMN rule_changes.desired IS 'What was desired after the change; NULL: no document changed.';
+COMMENT ON COLUMN rule_changes.reported IS 'What was reported after it; NULL: no document changed.';
+COMMENT ON COLUMN rule_changes.delta IS 'The difference of both; NULL: no document changed.';
+COMMENT ON COLUMN rule_changes.is_online IS 'Whether the client went online or offline; NULL: neither.';
+COMMENT ON COLUMN rule_changes.changed_at IS 'When it changed.';
+CREATE INDEX rule_changes_domain ON rule_changes USING btree (domain_key, key);
+
 CREATE TABLE rule_clock (
   key smallint NOT NULL,
   alive_at timestamp with time zone NOT NULL,
@@ -2400,6 +2477,7 @@ CREATE TABLE rules (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   updated_by uuid,
   updated_at timestamp with time zone,
+  look_after bigint,
   CONSTRAINT rules_pkey PRIMARY KEY (key),
   CONSTRAINT rules_error_check CHECK ((num_nulls(error_at, error_reason) = ANY (ARRAY[0, 2]))),
   CONSTRAINT rules_id_key UNIQUE (id),
@@ -2437,7 +2515,10 @@ COMMENT ON COLUMN rules.created_by IS 'Id of the user who created it.';
 COMMENT ON COLUMN rules.created_at IS 'When it was created.';
 COMMENT ON COLUMN rules.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
 COMMENT ON COLUMN rules.updated_at IS 'When it was last changed; NULL: never.';
+COMMENT ON COLUMN rules.look_after IS 'A rule about state has looked at clients up to this key since it began; NULL: it has looked at all of them, or is about something else.';
 CREATE INDEX rules_behind ON rules USING btree (domain_key) WHERE (is_behind AND (status = 'enabled'::text) AND (paused_at IS NULL));
+CREATE INDEX rules_looking ON rules USING btree (domain_key) WHERE ((look_after IS NOT NULL) AND (status = 'enabled'::text) AND (paused_at IS NULL));
+CREATE INDEX rules_of_state ON rules USING btree (domain_key) WHERE ((((definition -> 'source'::text) ->> 'type'::text) = 'state'::text) AND (status = 'enabled'::text) AND (paused_at IS NULL));
 CREATE INDEX rules_page ON rules USING btree (domain_key, created_at, key);
 CREATE INDEX rules_paused ON rules USING btree (checked_at) WHERE ((paused_at IS NOT NULL) AND (status = 'enabled'::text));
 
@@ -3498,6 +3579,10 @@ CREATE TRIGGER channels_counted_updated AFTER UPDATE ON channels REFERENCING OLD
 
 CREATE TRIGGER channels_removed AFTER DELETE ON channels REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION store_removed_entities('channel');
 
+CREATE TRIGGER client_telemetry_began AFTER INSERT ON client_telemetry FOR EACH ROW WHEN (new.is_online) EXECUTE FUNCTION rules_note_connection();
+
+CREATE TRIGGER client_telemetry_noted AFTER UPDATE OF is_online ON client_telemetry FOR EACH ROW WHEN ((new.is_online <> old.is_online)) EXECUTE FUNCTION rules_note_connection();
+
 CREATE TRIGGER clients_certificates_revoked AFTER DELETE ON clients REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION revoke_certificates_of_clients();
 
 CREATE TRIGGER clients_counted_deleted AFTER DELETE ON clients REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('client');
@@ -3506,7 +3591,11 @@ CREATE TRIGGER clients_counted_inserted AFTER INSERT ON clients REFERENCING NEW 
 
 CREATE TRIGGER clients_counted_updated AFTER UPDATE ON clients REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('client');
 
+CREATE TRIGGER clients_noted AFTER DELETE ON clients FOR EACH ROW EXECUTE FUNCTION rules_note_deletion();
+
 CREATE TRIGGER clients_removed AFTER DELETE ON clients REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION store_removed_entities('client');
+
+CREATE TRIGGER device_states_noted AFTER INSERT OR DELETE OR UPDATE OF desired, reported ON device_states FOR EACH ROW EXECUTE FUNCTION rules_note_document();
 
 CREATE TRIGGER domains_removed AFTER DELETE ON domains REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION store_removed_entities();
 

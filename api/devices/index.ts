@@ -27,6 +27,7 @@ export {
   StateConflict,
   StateName,
   parseIfMatch,
+  parseStateName,
   presentState,
 } from './state/index.ts'
 export {

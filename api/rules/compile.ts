@@ -1,10 +1,11 @@
 /** Rules, ready to be evaluated. */
+import { parseStateName } from '#api/devices/index.ts'
 import { parseSubtopic, parseSubtopicFilter } from '#api/messages/index.ts'
 import type { Place } from '#api/consumers/index.ts'
 import { refusedField } from '#core/errors/index.ts'
 import { formatDurationMs, parseDurationMs } from '#core/time.ts'
 import type { Severity } from './alarms/schema.ts'
-import { compileExpression, compileJsonTemplate, compileTextTemplate } from './engine/index.ts'
+import { STATE_VARIABLES, compileExpression, compileJsonTemplate, compileTextTemplate } from './engine/index.ts'
 import type {
   Expression,
   RuleFilter,
@@ -46,11 +47,24 @@ export type CompiledAction =
     }
   | { type: 'webhook'; url: string; payload: Template | undefined; on: ReadonlySet<Moment> }
 
+/** Of a rule about the state of clients. */
+export type StateSource = {
+  /** Name of the document; empty: the one without a name. */
+  document: string
+  /** Whether a change of the document, and going online or offline, can change whether the condition holds. */
+  followsDocument: boolean
+  followsConnection: boolean
+  /** It looks at documents, also in the texts of its actions. */
+  readsDocuments: boolean
+}
+
 /** What a definition says, without the rule that it belongs to. */
 export type CompiledDefinition = {
   filter: RuleFilter
-  /** Undefined: it evaluates messages. */
+  /** Undefined: it is about something else. */
   silence: SilenceTimes | undefined
+  /** Undefined: it is about something else. With neither it evaluates messages. */
+  state: StateSource | undefined
   condition: Expression
   clearWhen: Expression | undefined
   timing: RuleTiming
@@ -91,16 +105,21 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
       : compileExpression(definition.clear_when, 'boolean', '/clear_when')
   const compiled = actions.map((action, index) => compileAction(action, `/actions/${index}`))
   const templates = compiled.flatMap(templatesOf)
+  const texts = [definition.condition, definition.clear_when, ...templates.map((one) => one?.source)]
+  const state = stateOf(definition, [condition, clearWhen], texts)
+  const watches = silence !== undefined || state !== undefined
   const windows = [condition, clearWhen, ...templates].flatMap((one): readonly WindowRequest[] => one?.windows ?? [])
-  if (silence !== undefined && windows.length > 0)
-    throw refusedField('/actions', 'must not have windows: silence has no series')
+  if (watches && windows.length > 0)
+    throw refusedField(
+      state !== undefined && windowsIn([condition, clearWhen]) ? '/condition' : '/actions',
+      `must not have windows: ${source.type} has no series`,
+    )
   const needing = compiled.findIndex(({ type }) => NEEDS_CHANNEL.has(type))
-  if (silence !== undefined && needing !== -1 && source.channels?.length !== 1)
+  if (watches && needing !== -1 && source.channels?.length !== 1)
     throw refusedField(
       `/actions/${needing}`,
       'requires exactly one channel in `source`: the rule needs the right to read it',
     )
-  const texts = [definition.condition, definition.clear_when, ...templates.map((one) => one?.source)]
   return {
     filter: {
       channels: source.channels,
@@ -111,6 +130,7 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
       tags: source.tags,
     },
     silence,
+    state,
     condition,
     clearWhen,
     timing: {
@@ -124,7 +144,7 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
     windowNames: windows.flatMap(({ series }) => series ?? []),
     actions: compiled,
     usesClients:
-      silence !== undefined ||
+      watches ||
       source.groups !== undefined ||
       source.tags !== undefined ||
       texts.some((text) => /\bclient\b/.test(text ?? '')),
@@ -149,6 +169,63 @@ function silenceOf(definition: RuleDefinition): SilenceTimes | undefined {
   if (!(afterMs >= MIN_SILENCE_MS && afterMs <= MAX_SILENCE_MS))
     throw refusedField('/source/after', 'must be between 5s and 720h')
   return { afterMs, share: source.share ?? DEFAULT_SHARE }
+}
+
+const windowsIn = (expressions: readonly (Expression | undefined)[]): boolean =>
+  expressions.some((one) => (one?.windows.length ?? 0) > 0)
+
+const OF_STATE: ReadonlySet<string> = new Set(STATE_VARIABLES)
+/** What else the conditions of rules about state can look at. */
+const STATE_AND_CLIENT: ReadonlySet<string> = new Set([...STATE_VARIABLES, 'client', 'time', 'name'])
+const DOCUMENTS = /\b(?:desired|reported|delta)\b/
+
+/** `texts` are all expressions, and the texts of actions. */
+function stateOf(
+  { source }: RuleDefinition,
+  conditions: readonly (Expression | undefined)[],
+  texts: readonly (string | undefined)[],
+): StateSource | undefined {
+  const names = conditions.map((one) => [...(one?.variables ?? [])])
+  const paths = ['/condition', '/clear_when']
+  const refused =
+    source.type === 'state' ? (name: string) => !STATE_AND_CLIENT.has(name) : (name: string) => OF_STATE.has(name)
+  for (const [index, variables] of names.entries()) {
+    const found = variables.find(refused)
+    if (found !== undefined)
+      throw refusedField(
+        paths[index] ?? '',
+        source.type === 'state'
+          ? `must not have ${found}: the state of a client has ${[...STATE_AND_CLIENT].join(', ')}`
+          : `must not have ${found}: it is of rules with the source state`,
+      )
+  }
+  if (source.type !== 'state') {
+    if (source.document !== undefined) throw refusedField('/source/document', 'must be absent: it is of state')
+    return undefined
+  }
+  for (const field of ['subtopic', 'names'] as const)
+    if (source[field] !== undefined) throw refusedField(`/source/${field}`, 'must be absent: it is of messages')
+  const all = new Set(names.flat())
+  const followsDocument = ['desired', 'reported', 'delta'].some((name) => all.has(name))
+  const followsConnection = all.has('online')
+  if (!followsDocument && !followsConnection)
+    throw refusedField('/condition', `must look at ${STATE_VARIABLES.join(', ')}: it is evaluated when they change`)
+  return {
+    document: documentOf(source.document),
+    followsDocument,
+    followsConnection,
+    readsDocuments: texts.some((text) => DOCUMENTS.test(text ?? '')),
+  }
+}
+
+/** Empty: the document without a name. */
+function documentOf(name: string | undefined): string {
+  if (name === undefined || name === '') return ''
+  try {
+    return parseStateName(name)
+  } catch (error) {
+    throw refusedField('/source/document', (error as Error).message.replace(/^name /, ''))
+  }
 }
 
 /** What alarms show as the condition of silence is a sentence. */

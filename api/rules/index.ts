@@ -1,4 +1,4 @@
-/** Rules over messages and silence, and the alarms that they raise. */
+/** Rules over messages, silence and the state of clients, and the alarms that they raise. */
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Identity } from '#api/identity/index.ts'
 import type { Messages } from '#api/messages/index.ts'

@@ -22,6 +22,8 @@ export type StoredRule = RuleFields & {
   userKey: number
   isBehind: boolean
   isPaused: boolean
+  /** It is about state, and has not looked at all clients since it began. */
+  isLooking: boolean
   /** Nothing before it is for the rule. */
   place: Place
 }
@@ -49,7 +51,8 @@ export type RuleRecord = StoredRule & {
 }
 
 const CORE = sql`r.key, r.id, r.domain_key AS "domainKey", r.name, r.description, r.status, r.definition, r.user_key AS "userKey",
-  r.is_behind AS "isBehind", r.paused_at IS NOT NULL AS "isPaused"`
+  r.is_behind AS "isBehind", r.paused_at IS NOT NULL AS "isPaused",
+  r.look_after IS NOT NULL AS "isLooking"`
 const OWN_PLACE = sql`r.xid::text AS xid, r.seq, r.message`
 
 const namesOf = (type: Named['type'], table: string, ids: Sql): Sql =>
@@ -57,7 +60,8 @@ const namesOf = (type: Named['type'], table: string, ids: Sql): Sql =>
     AND e.id IN (SELECT (jsonb_array_elements_text(${ids}))::uuid)`
 
 const listed = (field: string) => sql`coalesce(r.definition -> 'source' -> ${field}::text, '[]')`
-const inActions = (field: string) => sql`jsonb_path_query_array(r.definition, ${`$.actions[*].${field}`}::jsonpath)`
+const inActions = (field: string) =>
+  sql`jsonb_path_query_array(coalesce(r.definition -> 'own', r.definition), ${`$.actions[*].${field}`}::jsonpath)`
 
 const NAMED = sql`(SELECT coalesce(json_agg(n), '[]') FROM (
     ${namesOf('channel', 'channels', sql`${listed('channels')} || ${inActions('channel')}`)}
@@ -93,17 +97,32 @@ const ruleFromRow = <T extends StoredRule>(row: Row<T>): T => {
 /** A build that does not know the source evaluates messages, and its condition never holds. */
 const NEVER = 'false'
 
-const toStored = (definition: RuleDefinition): string =>
-  JSON.stringify(
-    definition.source.type === 'messages'
-      ? definition
-      : { ...definition, condition: NEVER, own_condition: definition.condition },
-  )
+/** What a build that does not know the source would not compile. */
+type Own = Pick<RuleDefinition, 'condition' | 'clear_when' | 'actions'>
 
-function fromStored(definition: RuleDefinition & { own_condition?: string }): RuleDefinition {
-  const { own_condition: condition, ...rest } = definition
-  return condition === undefined ? rest : { ...rest, condition }
+function toStored(definition: RuleDefinition): string {
+  const { condition, clear_when: clearWhen, actions, ...rest } = definition
+  if (rest.source.type === 'messages') return JSON.stringify(definition)
+  if (rest.source.type === 'silence')
+    return JSON.stringify({ ...definition, condition: NEVER, own_condition: condition })
+  const own: Own = {
+    condition,
+    ...(clearWhen === undefined ? {} : { clear_when: clearWhen }),
+    ...(actions === undefined ? {} : { actions }),
+  }
+  return JSON.stringify({ ...rest, condition: NEVER, actions: [], own })
 }
+
+function fromStored(definition: RuleDefinition & { own_condition?: string; own?: Own }): RuleDefinition {
+  const { own_condition: condition, own, ...rest } = definition
+  if (own === undefined) return condition === undefined ? rest : { ...rest, condition }
+  const { actions: _none, ...shape } = rest
+  return { ...shape, ...own }
+}
+
+/** A rule about state begins with a look at all clients. */
+const lookOf = ({ source }: RuleDefinition): Sql => (source.type === 'state' ? sql`0::bigint` : sql`NULL::bigint`)
+const LOOKS_AGAIN = sql`look_after = CASE WHEN definition -> 'source' ->> 'type' = 'state' THEN 0 END`
 
 export const placeValues = ({ xid, seq, message }: Place): Sql =>
   sql`${xid.toString()}::xid8, ${seq}::bigint, ${message}::integer`
@@ -172,9 +191,11 @@ export async function insertRule(
     CONFLICTS,
     sql<{
       key: number
-    }>`INSERT INTO rules (id, domain_key, name, description, status, definition, user_key, created_by, is_behind, xid, seq, message)
+    }>`INSERT INTO rules (id, domain_key, name, description, status, definition, user_key, created_by, is_behind, look_after, xid, seq, message)
       VALUES (${row.id}, ${row.domainKey}, ${row.name}, ${row.description}, ${row.status}, ${toStored(row.definition)}::jsonb, ${row.userKey},
-        ${row.createdBy}, ${row.isBehind}, ${placeValues(row.place)}) RETURNING key`.execute(tx),
+        ${row.createdBy}, ${row.isBehind}, ${lookOf(row.definition)}, ${placeValues(row.place)}) RETURNING key`.execute(
+      tx,
+    ),
   )
   const [inserted] = rows
   if (inserted === undefined) throw new Error('the rule was not inserted')
@@ -192,7 +213,7 @@ export async function updateRule(
   await refusing(
     CONFLICTS,
     sql`UPDATE rules SET name = ${row.name}, description = ${row.description}, definition = ${toStored(row.definition)}::jsonb,
-      user_key = ${row.userKey}, updated_by = ${row.updatedBy}, updated_at = now(), ${UNPAUSED} WHERE key = ${key}`.execute(
+      user_key = ${row.userKey}, updated_by = ${row.updatedBy}, updated_at = now(), look_after = ${lookOf(row.definition)}, ${UNPAUSED} WHERE key = ${key}`.execute(
       tx,
     ),
   )
@@ -230,7 +251,7 @@ export async function enableRule(
   at: { place: Place; isBehind: boolean; userKey: number; updatedBy: string },
 ): Promise<void> {
   await sql`UPDATE rules SET status = 'enabled', is_behind = ${at.isBehind}, (xid, seq, message) = ROW (${placeValues(at.place)}),
-    user_key = ${at.userKey}, updated_by = ${at.updatedBy}, updated_at = now(), ${UNPAUSED} WHERE key = ${key}`.execute(
+    user_key = ${at.userKey}, updated_by = ${at.updatedBy}, updated_at = now(), ${LOOKS_AGAIN}, ${UNPAUSED} WHERE key = ${key}`.execute(
     tx,
   )
 }
@@ -241,7 +262,7 @@ export async function resumeRule(
   key: number,
   by: { userKey: number; updatedBy: string },
 ): Promise<void> {
-  await sql`UPDATE rules SET user_key = ${by.userKey}, updated_by = ${by.updatedBy}, updated_at = now(), ${UNPAUSED}
+  await sql`UPDATE rules SET user_key = ${by.userKey}, updated_by = ${by.updatedBy}, updated_at = now(), ${LOOKS_AGAIN}, ${UNPAUSED}
     WHERE key = ${key}`.execute(tx)
 }
 

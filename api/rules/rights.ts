@@ -17,11 +17,12 @@ export async function requireRights(
   { access, gate }: RightsDeps,
   principal: UserPrincipal,
   domainId: string,
-  { filter, actions, usesClients }: CompiledDefinition,
+  { filter, state, actions, usesClients }: CompiledDefinition,
 ): Promise<void> {
   const domain = await access.enter(principal, domainId)
-  if (filter.channels === undefined) domain.require('channel_subscribe')
-  else await requireSubscribe(gate, principal, domainId, filter.channels)
+  if (filter.channels !== undefined) await requireSubscribe(gate, principal, domainId, filter.channels)
+  else if (state === undefined) domain.require('channel_subscribe')
+  if (state?.readsDocuments === true) domain.require('client_state_read')
   if (usesClients) domain.require('client_read')
   for (const action of actions) {
     if (action.type === 'start') domain.require('task_start')

@@ -32,14 +32,14 @@ const duration = (description: string) =>
 const ids = (what: string, maxItems = MAX_LISTED) =>
   Type.Optional(Type.Array(Id, { minItems: 1, maxItems, uniqueItems: true, description: what }))
 
-export const SOURCE_TYPES = ['messages', 'silence'] as const
+export const SOURCE_TYPES = ['messages', 'silence', 'state'] as const
 
 /** One object and not one for each type, so that a refused field is named. */
 export const RuleSource = Type.Object(
   {
     type: Type.Enum([...SOURCE_TYPES], {
       description:
-        '`messages`: stored messages. `silence`: no message of a client that matches; the enabled clients are watched that `clients`, `groups` and `tags` name, and that may publish to one of the channels',
+        '`messages`: stored messages. `silence`: no message of a client that matches; the enabled clients are watched that `clients`, `groups` and `tags` name, and that may publish to one of the channels. `state`: the document of such a client changed, or it went online or offline',
     }),
     channels: ids('Ids of channels of the domain; absent: all channels'),
     subtopic: Type.Optional(
@@ -77,6 +77,12 @@ export const RuleSource = Type.Object(
         maximum: 1,
         description:
           'Of silence: when more than this part of the clients, and at least 5, fall silent within a minute, the rule raises once for all of them; defaults to 0.5. 1: it never does',
+      }),
+    ),
+    document: Type.Optional(
+      Type.String({
+        maxLength: 64,
+        description: 'Of state: name of the document of clients; absent or empty: the one without a name',
       }),
     ),
   },
@@ -200,7 +206,7 @@ const condition = Type.Optional(
   Type.String({
     maxLength: MAX_EXPRESSION_CHARS,
     description:
-      'Expression (CEL) that is true or false, such as `value > 30.0`. Required over messages; silence has none',
+      'Expression (CEL) that is true or false, such as `value > 30.0`, or of state `!online || has(delta.firmware)`. Silence has none, and the others require one',
   }),
 )
 

@@ -110,7 +110,7 @@ export class Rules implements RulesService {
     const status = input.status ?? 'enabled'
     await this.#deps.journal.change(caller, async (tx, record) => {
       await this.#deps.quotas.requireRoom(tx, domainKey, 'rules', 1, (db) => countRules(db, domainKey))
-      const at = await beginAt(tx, domainKey, await fromOf(tx, input.from))
+      const at = await beginAt(tx, domainKey, await fromOf(tx, input.from, fields))
       const by = { userKey: caller.key, createdBy: caller.id }
       const key = await insertRule(tx, {
         ...fields,
@@ -170,7 +170,7 @@ export class Rules implements RulesService {
       const by = { userKey: caller.key, updatedBy: caller.id }
       if (rule.status === 'enabled' && from === undefined) await resumeRule(tx, rule.key, by)
       else {
-        await enableRule(tx, rule.key, { ...by, ...(await beginAt(tx, rule.domainKey, await fromOf(tx, from))) })
+        await enableRule(tx, rule.key, { ...by, ...(await beginAt(tx, rule.domainKey, await fromOf(tx, from, rule))) })
         await forgetWaits(tx, rule.key)
       }
       await this.#keepContacts(tx, { ...rule, userKey: caller.key }, members)
@@ -320,8 +320,14 @@ export class Rules implements RulesService {
 const POSITION = /^\d+-\d+-\d+$/
 
 /** Undefined: from now on. Throws `malformed`, and `gone` with the earliest position for one that is no longer kept. */
-async function fromOf(tx: Transaction, from: string | undefined): Promise<Place | undefined> {
+async function fromOf(
+  tx: Transaction,
+  from: string | undefined,
+  { definition: { source } }: Pick<RuleFields, 'definition'>,
+): Promise<Place | undefined> {
   if (from === undefined || from === '') return undefined
+  if (source.type === 'state')
+    throw refusedField('/from', 'must be absent: a rule about state begins with what the state is')
   if (!POSITION.test(from)) throw refusedField('/from', 'must be the position of a message: <number>-<number>-<number>')
   return (await startOf(tx, from)).place
 }

@@ -83,6 +83,9 @@ export type TrialResult = {
   isComplete: boolean
 }
 
+const NO_HISTORY =
+  'must be messages or silence: what states were is not kept, so a rule about state cannot be tried over a time that has passed'
+
 type TrialDeps = RightsDeps & { database: Database; access: AccessPolicy; contacts: Contacts }
 
 export class Trials {
@@ -98,6 +101,7 @@ export class Trials {
     const domain = await this.#deps.access.enter(caller, domainId)
     domain.require('rule_read')
     const { definition } = fieldsOf(input)
+    if (definition.source.type === 'state') throw refusedField('/source/type', NO_HISTORY)
     const compiled = compileDefinition(definition)
     requireContacts(this.#deps.contacts, definition)
     await requireRights(this.#deps, caller, domain.domainId, compiled)

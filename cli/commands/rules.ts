@@ -1,4 +1,4 @@
-/** `skein rules`: rules over messages. */
+/** `skein rules`: rules over messages, silence and the state of clients. */
 import type { Cli, Group } from '../shared/command.ts'
 import { CommandError, UsageError } from '../shared/failures.ts'
 import { rowsOf } from '../shared/pages.ts'
@@ -12,9 +12,9 @@ const ONE = `${RULES}/{rule_id}`
 
 export const rules: Group = {
   name: 'rules',
-  summary: 'rules over messages',
+  summary: 'rules over messages, silence and the state of clients',
   description:
-    'A rule has a source of messages, a condition, a shape in time and actions: docs/guides/rules.md. It acts with the rights of who last changed it.',
+    'A rule has a source, a condition, a shape in time and actions: docs/guides/rules.md. It acts with the rights of who last changed it.',
   columns: ['id', 'name', 'status', 'severity', 'condition', 'open_alarms', 'paused.reason', 'last_error.reason'],
   commands: [
     {

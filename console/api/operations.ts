@@ -156,7 +156,7 @@ export type RuleDeadLetter = { "id": Id; "contact": string; "subject"?: string; 
 
 export type RuleEnable = { "from"?: string }
 
-export type RuleSource = { "type": "messages" | "silence"; "channels"?: (Id)[]; "subtopic"?: string; "names"?: (string)[]; "clients"?: (Id)[]; "groups"?: (Id)[]; "tags"?: (string)[]; "after"?: string; "share"?: number }
+export type RuleSource = { "type": "messages" | "silence" | "state"; "channels"?: (Id)[]; "subtopic"?: string; "names"?: (string)[]; "clients"?: (Id)[]; "groups"?: (Id)[]; "tags"?: (string)[]; "after"?: string; "share"?: number; "document"?: string }
 
 export type RuleUpdate = { "name"?: string; "description"?: string; "source"?: RuleSource; "condition"?: string; "for"?: string; "clear_when"?: string; "clear_for"?: string; "cooldown"?: string; "severity"?: "info" | "warning" | "major" | "critical"; "window_time"?: "arrival" | "message"; "actions"?: (RuleAction)[] }
 

@@ -1115,6 +1115,43 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     expect((await stored()).source).toEqual({ type: 'messages', channels: [steam] })
   })
 
+  test('rules: a rule about the state of clients is created and changed', async () => {
+    const domain = await newDomain('Stated')
+    const steam = await made(`/${domain}/channels`, { name: 'steam' })
+    await visitor.go(`/d/${domain}/rules`)
+    await button('New rule').click()
+    await dialog().getByLabel('Name', { exact: true }).fill('outdated')
+    await dialog().getByLabel('Watches').selectOption('state')
+    for (const label of ['Names', 'Subtopic', 'Silent after', 'Windows are over'])
+      expect(await dialog().getByLabel(label, { exact: true }).count(), label).toBe(0)
+    await dialog().getByLabel('Document').fill('a b')
+    await dialog().getByLabel('Condition').fill('has(delta.firmware)')
+    await dialog().getByLabel('Must hold for', { exact: true }).fill('1h')
+    await button('Create rule', dialog()).click()
+    await dialog()
+      .getByText(/^Document must have 1 to 64 letters/)
+      .waitFor()
+    await dialog().getByLabel('Document').fill('config')
+    await press('rooms/messages/rules/rules.tsx POST /{domain_id}/rules', () => confirm('Create rule'))
+    await headed('outdated')
+    const rule = /\/rules\/([^/?]+)/.exec(page.url())?.[1] ?? ''
+    const stored = async () => await api<{ source: object; condition: string }>('GET', `/${domain}/rules/${rule}`)
+    expect(await stored()).toMatchObject({
+      source: { type: 'state', document: 'config' },
+      condition: 'has(delta.firmware)',
+      for: '1h',
+    })
+    await seen('The state of clients: documents and connections')
+    await button('Edit').click()
+    await dialog().getByLabel('Document').fill('')
+    await dialog().getByLabel('Condition').fill('!online')
+    await dialog().getByLabel('Add a channel').selectOption({ label: 'steam' })
+    await press('rooms/messages/rules/rule.tsx PATCH /{domain_id}/rules/{rule_id}', () => confirm('Save'))
+    await until(async () => (await stored()).condition === '!online', 'the other condition')
+    expect((await stored()).source).toEqual({ type: 'state', channels: [steam] })
+    await seen('the one without a name')
+  })
+
   test('rules: created, disabled, enabled, changed and deleted; a fault of an expression and a pause are explained', async () => {
     const domain = await newDomain('Ruled')
     const steam = await made(`/${domain}/channels`, { name: 'steam' })

@@ -1,5 +1,6 @@
 export { parseIfMatch } from './changes.ts'
 export { parseReportedFilter, stateFilters } from './filters.ts'
+export { parseName as parseStateName } from './document.ts'
 export { DeviceReports } from './reports.ts'
 export { stateRoutes } from './routes.ts'
 export { DeviceState, IfMatch, StateBody, StateConflict, StateName, presentState } from './schema.ts'

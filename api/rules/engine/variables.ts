@@ -30,6 +30,11 @@ export type RuleVariables = {
   client: RuleClient
   /** The parsed payload of a JSON message that is not SenML. */
   json?: unknown
+  /** Of a client, in rules about its state. */
+  desired?: unknown
+  reported?: unknown
+  delta?: unknown
+  online?: boolean | undefined
 }
 
 export const VARIABLE_TYPES: Readonly<Record<keyof RuleVariables, string>> = {
@@ -44,7 +49,14 @@ export const VARIABLE_TYPES: Readonly<Record<keyof RuleVariables, string>> = {
   protocol: 'string',
   client: 'RuleClient',
   json: 'dyn',
+  desired: 'dyn',
+  reported: 'dyn',
+  delta: 'dyn',
+  online: 'bool',
 }
+
+/** The variables that only rules about the state of clients have. */
+export const STATE_VARIABLES = ['desired', 'reported', 'delta', 'online'] as const satisfies (keyof RuleVariables)[]
 
 export const CLIENT_FIELDS: Readonly<Record<keyof RuleClient, string>> = {
   id: 'string',

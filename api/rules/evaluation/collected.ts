@@ -7,7 +7,7 @@ import { Episodes } from '../alarms/raising.ts'
 import type { CompiledAction, CompiledRule } from '../compile.ts'
 import type { Contacts, NewNotification } from '../contacts.ts'
 import type { RuleClient } from '../engine/index.ts'
-import { mailsOf, publicationOf, requestOf, startOf, textOf, valueOf, variablesOf } from './effects.ts'
+import { mailsOf, positionOf, publicationOf, requestOf, startOf, textOf, valueOf, variablesOf } from './effects.ts'
 import type { Known } from './effects.ts'
 import type { Caused, Evaluation } from './evaluation.ts'
 import { countErrors, countPublications, findTaskKeys, insertPublications } from './repository.ts'
@@ -115,7 +115,7 @@ export class Collected {
       value: valueOf(variables),
       text: effect.kind === 'clear' ? '' : textOf(caused, variables),
       condition: rule.condition.source,
-      cause: effect.cause,
+      cause: positionOf(effect.cause),
       atSeconds: effect.atMs / 1000,
     }
     const { size } = this.#episodes

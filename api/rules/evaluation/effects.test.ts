@@ -19,6 +19,7 @@ const rule = compileRule({
   userKey: 1,
   isBehind: false,
   isPaused: false,
+  isLooking: false,
   place: { xid: 1n, seq: 1, message: 0 },
   definition: {
     source: { type: 'messages' },

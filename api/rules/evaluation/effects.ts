@@ -7,10 +7,13 @@ import type { CompiledAction, CompiledRule } from '../compile.ts'
 import type { NewNotification } from '../contacts.ts'
 import type { Caused } from './evaluation.ts'
 import type { NewPublication } from './repository.ts'
-import { NO_CLIENT, depthOf } from './samples.ts'
+import { NO_CLIENT } from './samples.ts'
 
 /** Rules that may cause each other; with one more, the last is paused. */
 export const MAX_DEPTH = 8
+
+/** Before the number of a change of a state, where others have the position of a message. */
+export const CHANGE = 'change '
 
 export type Known = {
   channelId(key: number): string
@@ -37,6 +40,7 @@ export function variablesOf({ sample, last, series, effect }: Caused, known: Kno
       known.client(series.publisherId) ??
       (series.publisherId === '' ? NO_CLIENT : new RuleClient(series.publisherId, '', [], {})),
     ...(last?.json === undefined ? {} : { json: last.json }),
+    ...last?.state,
   }
 }
 
@@ -86,7 +90,7 @@ function describe(caused: Caused, variables: RuleVariables, known: Known): strin
         }),
     ...(series.name === '' ? {} : { name: series.name, value: valueOf(variables) }),
     ...(variables.unit === undefined ? {} : { unit: variables.unit }),
-    cause: effect.cause,
+    cause: positionOf(effect.cause),
   })
 }
 
@@ -113,7 +117,7 @@ export function publicationOf(
     contentType: action.contentType,
     payload: clean(action.payload?.render(variables, caused.windows) ?? describe(caused, variables, known)),
     // What time causes was begun by messages too.
-    depth: Math.max(sample === undefined ? 0 : depthOf(sample), last?.depth ?? 0) + 1,
+    depth: Math.max(sample?.depth ?? 0, last?.depth ?? 0) + 1,
     origin: originOf(caused, place),
   }
 }
@@ -121,9 +125,11 @@ export function publicationOf(
 const MAX_SUBJECT_CHARS = 250
 const MOMENT_WORDS = { raise: 'raised', repeat: 'goes on', clear: 'cleared' } as const
 
-/** The channel that its reader must be allowed to read: that of the message, or the one that is watched for silence. */
+/** The channel that its reader must be allowed to read: that of the message, or the one of the clients that are watched. */
 const channelOf = ({ rule, series }: Caused, known: Known) =>
-  rule.silence === undefined ? known.channelId(series.channelKey) : (rule.filter.channels?.[0] ?? '')
+  rule.silence === undefined && rule.state === undefined
+    ? known.channelId(series.channelKey)
+    : (rule.filter.channels?.[0] ?? '')
 
 /** What deliveries of rules have in common: the channel whose right is looked at again, and the client in whose order they are. */
 const lane = (caused: Caused, known: Known) => ({
@@ -194,11 +200,14 @@ export function startOf(caused: Caused, place: number, known: Known): { origin: 
       channel_id: channelOf(caused, known),
       subtopic: series.subtopic,
       publisher: series.publisherId,
-      protocol: sample?.message.protocol ?? last?.protocol ?? '',
+      protocol: sample?.protocol ?? last?.protocol ?? '',
       records: record === undefined ? [] : [record],
     },
   }
 }
+
+/** What is shown as the cause: a change of a state is no message. */
+export const positionOf = (cause: string): string => (cause.startsWith(CHANGE) ? '' : cause)
 
 /** Whether what the rule causes could cause it again. */
 export const publishes = ({ actions }: CompiledRule): boolean => actions.some(({ type }) => type === 'publish')

@@ -2,19 +2,23 @@
  * Evaluates rules for samples, in order, over states that are in memory. It decides nothing about what is stored: a step of a domain and a trial
  * give it their states and take what it finds.
  */
-import { EvaluationFailure, IDLE, advance, advanceTime, dueAt } from '../engine/index.ts'
+import { EvaluationFailure, IDLE, STATE_VARIABLES, advance, advanceTime, dueAt } from '../engine/index.ts'
 import type { Advanced, RuleEffect, RuleState, RuleVariables, WindowReader } from '../engine/index.ts'
 import type { CompiledRule } from '../compile.ts'
-import { depthOf, keyOf } from './samples.ts'
-import type { Sample, Series } from './samples.ts'
+import { keyOf } from './samples.ts'
+import type { Evaluated, Series } from './samples.ts'
 
 /** The last sample for which the condition held, for what time alone causes later. */
-export type LastSample = Pick<Sample, 'cause' | 'record' | 'timeMs'> & {
+export type LastSample = Pick<Evaluated, 'cause' | 'record' | 'timeMs'> & {
   protocol: string
   json?: unknown
+  /** What a rule about state saw of it. */
+  state?: StateVariables
   /** Of what it causes: that of a message which began to clear it counts too. Absent: 0. */
   depth?: number
 }
+
+export type StateVariables = Pick<RuleVariables, (typeof STATE_VARIABLES)[number]>
 
 export type SeriesState = {
   rule: CompiledRule
@@ -32,7 +36,7 @@ export type Caused = {
   rule: CompiledRule
   series: Series
   effect: RuleEffect
-  sample: Sample | undefined
+  sample: Evaluated | undefined
   last: LastSample | undefined
   windows: WindowReader | undefined
 }
@@ -78,7 +82,16 @@ export class Evaluation {
     this.#states.set(`${rule.key}\n${keyOf(series)}`, { rule, series, ...stored, isChanged: false, isStored: true })
   }
 
-  meet(rule: CompiledRule, sample: Sample, windows: WindowReader | undefined): void {
+  meet(rule: CompiledRule, sample: Evaluated, windows: WindowReader | undefined): void {
+    this.#evaluate(rule, sample, windows, false)
+  }
+
+  /** As `meet`, for what has not changed: a condition that goes on to hold is no repetition. */
+  look(rule: CompiledRule, sample: Evaluated): void {
+    this.#evaluate(rule, sample, undefined, true)
+  }
+
+  #evaluate(rule: CompiledRule, sample: Evaluated, windows: WindowReader | undefined, isLook: boolean): void {
     const counts = this.countsOf(rule)
     counts.seen++
     const { variables } = sample
@@ -95,6 +108,7 @@ export class Evaluation {
     }
     const entry = this.#stateOf(rule, sample.series)
     if (holds) counts.matched++
+    if (isLook && holds && entry.state.status !== 'idle') return this.#store(entry, goingOn(entry.state))
     const { atMs, cause } = sample
     const before = entry.state
     const advanced = advance(rule.timing, before, { atMs, holds, clears, cause })
@@ -106,8 +120,8 @@ export class Evaluation {
       if (told !== undefined) this.#tell(entry, told, sample, windows)
     } else {
       for (const effect of advanced.effects) this.#tell(entry, effect, sample, windows)
-      if (entry.last !== undefined && depthOf(sample) > (entry.last.depth ?? 0))
-        entry.last = { ...entry.last, depth: depthOf(sample) }
+      if (entry.last !== undefined && sample.depth > (entry.last.depth ?? 0))
+        entry.last = { ...entry.last, depth: sample.depth }
     }
     this.#store(entry, advanced)
   }
@@ -160,7 +174,7 @@ export class Evaluation {
   #tell(
     { rule, series, last }: SeriesState,
     effect: RuleEffect,
-    sample: Sample | undefined,
+    sample: Evaluated | undefined,
     windows: WindowReader | undefined,
   ): void {
     if (effect.kind === 'raise') this.countsOf(rule).raised++
@@ -178,18 +192,29 @@ function clearsNow(rule: CompiledRule, variables: RuleVariables, windows: Window
   }
 }
 
-function lastOf(sample: Sample): LastSample {
-  const { cause, record, timeMs, variables, message } = sample
-  const depth = depthOf(sample)
-  const { json } = variables
-  const text = json === undefined ? '' : JSON.stringify(json)
-  const isKept = text !== '' && text.length <= MAX_KEPT_CHARS && !UNSTORABLE.test(text)
+/** A wait to be cleared is broken. */
+function goingOn(state: RuleState): Advanced {
+  if (state.status !== 'active' || state.clearingSinceMs === undefined) return { state, effects: [] }
+  const { sinceMs, cause, count } = state
+  return { state: { status: 'active', sinceMs, cause, count }, effects: [] }
+}
+
+function isKept(value: unknown): boolean {
+  const text = value === undefined ? '' : JSON.stringify(value)
+  return text !== '' && text.length <= MAX_KEPT_CHARS && !UNSTORABLE.test(text)
+}
+
+function lastOf({ cause, record, timeMs, variables, protocol, depth }: Evaluated): LastSample {
+  const { json, online } = variables
+  const state =
+    online === undefined ? undefined : Object.fromEntries(STATE_VARIABLES.map((name) => [name, variables[name]]))
   return {
     cause,
     record,
     timeMs,
-    protocol: message.protocol,
-    ...(isKept ? { json } : {}),
+    protocol,
+    ...(isKept(json) ? { json } : {}),
+    ...(state === undefined ? {} : { state: isKept(state) ? state : { online } }),
     ...(depth > 0 ? { depth } : {}),
   }
 }

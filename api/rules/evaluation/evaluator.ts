@@ -29,6 +29,7 @@ import {
   passDomains,
 } from './repository.ts'
 import { RULE_METRICS } from '../metrics.ts'
+import { removeStrayChanges } from './state/repository.ts'
 import { RuleSteps } from './step.ts'
 import type { StepDeps } from './step.ts'
 
@@ -243,6 +244,7 @@ export class Evaluator {
     this.#seen = new Set()
     this.#swept = position
     await this.#checkPaused()
+    await removeStrayChanges(this.#deps.database.db)
   }
 
   /** Moves domains on that got no messages between the two positions. */

@@ -489,12 +489,16 @@ export async function domainsOf(db: Queryable, channelKeys: readonly number[]): 
   return rows.map(({ key }) => key)
 }
 
-/** Domains where time changes a state, and those with rules that are behind. */
+/** Domains where time changes a state, those with rules that are behind or look at clients, and those where the state of a client changed. */
 export async function listDueDomains(db: Queryable, nowMs: number, limit: number): Promise<number[]> {
   const { rows } = await sql<{ key: number }>`
     SELECT DISTINCT r.domain_key AS key FROM (SELECT rule_key FROM rule_states WHERE due_at <= to_timestamp(${nowMs / 1000}::float8)
         ORDER BY due_at LIMIT ${limit}) s JOIN rules r ON r.key = s.rule_key AND r.status = 'enabled' AND r.paused_at IS NULL
-    UNION SELECT domain_key FROM rules WHERE is_behind AND status = 'enabled' AND paused_at IS NULL`.execute(db)
+    UNION SELECT domain_key FROM rules WHERE is_behind AND status = 'enabled' AND paused_at IS NULL
+    UNION SELECT domain_key FROM rules WHERE look_after IS NOT NULL AND status = 'enabled' AND paused_at IS NULL
+    UNION (WITH RECURSIVE changed (key) AS (SELECT min(domain_key) FROM rule_changes
+        UNION ALL SELECT (SELECT min(c.domain_key) FROM rule_changes c WHERE c.domain_key > changed.key) FROM changed WHERE changed.key IS NOT NULL)
+      SELECT key FROM changed WHERE key IS NOT NULL)`.execute(db)
   return rows.map(({ key }) => key)
 }
 
@@ -529,7 +533,8 @@ export async function listPaused(
 
 /** Ends the pause of a rule whose right is back. */
 export async function endPause(tx: Transaction, key: number): Promise<void> {
-  await sql`UPDATE rules SET paused_at = NULL, paused_reason = NULL, pause_kind = NULL WHERE key = ${key} AND pause_kind = 'right'`.execute(
+  await sql`UPDATE rules SET paused_at = NULL, paused_reason = NULL, pause_kind = NULL,
+      look_after = CASE WHEN definition -> 'source' ->> 'type' = 'state' THEN 0 END WHERE key = ${key} AND pause_kind = 'right'`.execute(
     tx,
   )
 }

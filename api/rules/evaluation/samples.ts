@@ -20,9 +20,9 @@ export type Series = {
 /** What has no channel: the silence of a client, or of all of them with the empty id. */
 export const seriesOfClient = (publisherId: string): Series => ({ publisherId, channelKey: 0, subtopic: '', name: '' })
 
-export type Sample = {
-  message: LiveMessage
-  place: Place
+/** What a rule is evaluated for. */
+export type Evaluated = {
+  /** A position, or the number of a change of a state. */
   cause: string
   series: Series
   /** The record of a SenML message. */
@@ -31,12 +31,15 @@ export type Sample = {
   atMs: number
   timeMs: number
   variables: RuleVariables
+  /** Empty: it is no message. */
+  protocol: string
+  /** Number of rules in the chain of causes of the message. */
+  depth: number
 }
 
-export const NO_CLIENT = new RuleClient('', '', [], {})
+export type Sample = Evaluated & { message: LiveMessage; place: Place }
 
-/** Number of rules in the chain of causes of the message. */
-export const depthOf = ({ message }: Sample): number => message.envelope?.rule?.depth ?? 0
+export const NO_CLIENT = new RuleClient('', '', [], {})
 
 export const keyOf = ({ publisherId, channelKey, subtopic, name }: Series): string =>
   `${publisherId}\n${channelKey}\n${subtopic}\n${name}`
@@ -48,7 +51,14 @@ const MAX_TIME_MS = 8.64e15
 export function samplesOf(message: LiveMessage, client: RuleClient): Sample[] {
   const { xid, seq, message: number } = placeOf(message)
   const place = { xid, seq, message: number }
-  const common = { message, place, cause: formatPlace(place), atMs: message.receivedAtSeconds * 1000 }
+  const common = {
+    message,
+    place,
+    cause: formatPlace(place),
+    atMs: message.receivedAtSeconds * 1000,
+    protocol: message.protocol,
+    depth: message.envelope?.rule?.depth ?? 0,
+  }
   const series = { publisherId: message.publisherId, channelKey: message.channelKey, subtopic: message.subtopic }
   const variables = {
     channel: message.channelId,

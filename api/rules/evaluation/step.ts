@@ -22,7 +22,7 @@ import { lackOf } from '../rights.ts'
 import type { RightsDeps } from '../rights.ts'
 import { Collected } from './collected.ts'
 import { MAX_DEPTH, publishes } from './effects.ts'
-import { Evaluation, dueOf, isIdle } from './evaluation.ts'
+import { Evaluation } from './evaluation.ts'
 import {
   addCounts,
   channelMark,
@@ -37,17 +37,15 @@ import {
   pauseRule,
   readDue,
   readStates,
-  removeStates,
   renewLeases,
   storeOwnPlace,
   storePlace,
   takeDomain,
-  writeStates,
 } from './repository.ts'
 import type { ChannelRow, StateRow, StepDomain } from './repository.ts'
 import { clientsOf, meetingsOf, readMessages, reasonOfDropped } from './meetings.ts'
 import type { Meeting, Read } from './meetings.ts'
-import { depthOf, keyOf, seriesOfClient } from './samples.ts'
+import { keyOf, seriesOfClient } from './samples.ts'
 import type { Sample, Series } from './samples.ts'
 import {
   LATE_MS,
@@ -61,6 +59,9 @@ import {
   restoreAll,
 } from './silence.ts'
 import { Spending } from './spending.ts'
+import { stepStates } from './state/step.ts'
+import { snapshotEnd } from './state/repository.ts'
+import { storeStates } from './stored-states.ts'
 import { judgeWindows } from './window-budget.ts'
 import { DomainWindows } from './windows.ts'
 import type { Loaded } from './windows.ts'
@@ -124,6 +125,9 @@ type Domain = {
   watches: ReadonlyMap<number, SilenceWatch>
   /** When this process last made sure that it has the domain. */
   heldMs: number
+  /** Rules about state that have not looked at all clients, and the position from which on the triggers know of them. */
+  looking: Set<number>
+  noted: bigint
 }
 
 /** Where a step ends: where its reading did, or before that. */
@@ -133,6 +137,9 @@ const reachedBefore = (left: LiveMessage): Reached => {
   const { xid, seq, message, arrivedAtSeconds } = placeOf(left)
   return { place: { xid, seq, message }, isEnd: false, leftSeconds: arrivedAtSeconds }
 }
+
+/** The others follow the states of clients. They stand where these stand. */
+const readsMessages = ({ state }: CompiledRule): boolean => state === undefined
 
 type Shared = { domain: StepDomain; known: Domain; record: Recorder }
 
@@ -199,6 +206,8 @@ export class RuleSteps {
         if (domain === undefined) return { ...NOTHING, isElsewhere: true }
         const known = await this.#know(tx, domain)
         const shared = { domain, known, record }
+        const { served, looking, noted } = known
+        const states = await stepStates(tx, this.#deps, { domain, record, rules: served, looking, noted })
         const together = await this.#stepTogether(tx, shared)
         if (known.windows !== undefined) moved.push({ windows: known.windows, place: together.place })
         const alone = await this.#stepAlone(tx, { ...shared, domain: { ...domain, place: together.place } })
@@ -208,10 +217,10 @@ export class RuleSteps {
           moved.push({ windows: windowsOfAlone, place: alone.moved.place })
         return {
           isElsewhere: false,
-          hasMore: together.hasMore || alone.hasMore,
-          published: together.published || alone.published,
-          started: together.started || alone.started,
-          notified: together.notified || alone.notified,
+          hasMore: states.hasMore || together.hasMore || alone.hasMore,
+          published: states.published || together.published || alone.published,
+          started: states.started || together.started || alone.started,
+          notified: states.notified || together.notified || alone.notified,
         }
       })
       for (const { windows, place } of moved) windows.moved(place)
@@ -255,16 +264,21 @@ export class RuleSteps {
       isBehind || isPaused ? [] : (compiled.get(key) ?? []),
     )
     const rules = { stored, compiled }
+    const looking = new Set(
+      stored.flatMap(({ key, isLooking, isBehind, isPaused }) => (isLooking && !isBehind && !isPaused ? [key] : [])),
+    )
     const domain: Domain = {
       version,
       rules,
       served,
-      index: new RuleIndex(served, ({ filter }) => filter),
+      index: new RuleIndex(served.filter(readsMessages), ({ filter }) => filter),
       windows: DomainWindows.of(served),
       alone: new Map(),
       channels: known?.channels,
       watches: await this.#watch(tx, domainKey, rules, isOurs ? (known?.watches ?? NO_WATCHES) : NO_WATCHES),
       heldMs: known?.heldMs ?? -Infinity,
+      looking,
+      noted: looking.size === 0 ? 0n : await snapshotEnd(tx),
     }
     this.#domains.set(domainKey, domain)
     return domain
@@ -310,10 +324,11 @@ export class RuleSteps {
     const { domain, known } = shared
     const { served } = known
     if (served.length === 0) return { ...NOTHING, place: domain.place }
-    const channels = await this.#channelsOf(tx, domain.domainKey, known, served)
+    const reading = served.filter(readsMessages)
+    const channels = await this.#channelsOf(tx, domain.domainKey, known, reading)
     const read = await readMessages(tx, { place: domain.place, channels, index: known.index, until: undefined })
     const found = await this.#evaluate(tx, shared, {
-      rules: served,
+      rules: reading,
       index: known.index,
       windows: known.windows,
       channels,
@@ -344,8 +359,9 @@ export class RuleSteps {
     const compiled = next === undefined ? undefined : known.rules.compiled.get(next.key)
     if (next === undefined || compiled === undefined) return NOTHING
     const rule = { ...compiled, place: next.place }
-    const index = new RuleIndex([rule], ({ filter }) => filter)
-    const channels = await this.#channelsOf(tx, domain.domainKey, { ...known, channels: undefined }, [rule])
+    const reading = [rule].filter(readsMessages)
+    const index = new RuleIndex(reading, ({ filter }) => filter)
+    const channels = await this.#channelsOf(tx, domain.domainKey, { ...known, channels: undefined }, reading)
     const until = known.served.length === 0 ? undefined : domain.place
     // The others begin at or before its place, such as those that were created while it was paused: its place is a floor.
     if (until !== undefined && comparePlaces(rule.place, until) >= 0) {
@@ -355,7 +371,7 @@ export class RuleSteps {
     }
     const read = await readMessages(tx, { place: rule.place, channels, index, until })
     const found = await this.#evaluate(tx, shared, {
-      rules: [rule],
+      rules: reading,
       index,
       windows: windowsAlone(known, rule),
       channels,
@@ -500,7 +516,7 @@ export class RuleSteps {
           if (watch !== undefined) hear(evaluation, rule, watch.heard(publisherId), sample)
           continue
         }
-        if (publishes(rule) && depthOf(sample) >= MAX_DEPTH) {
+        if (publishes(rule) && sample.depth >= MAX_DEPTH) {
           paused.set(rule.key, sample.place)
           await this.#pauseLooping(tx, rule, sample)
           continue
@@ -789,23 +805,4 @@ async function giveStates(
     const rule = byKey.get(row.ruleKey)
     if (rule !== undefined) evaluation.give(rule, row.series, row)
   }
-}
-
-async function storeStates(tx: Transaction, evaluation: Evaluation): Promise<void> {
-  const changed = [...evaluation.states].filter(({ isChanged }) => isChanged)
-  const [gone, left] = [changed.filter(isIdle), changed.filter((entry) => !isIdle(entry))]
-  await removeStates(
-    tx,
-    gone.filter(({ isStored }) => isStored).map(({ rule, series }) => ({ ruleKey: rule.key, series })),
-  )
-  await writeStates(
-    tx,
-    left.map((entry) => ({
-      ruleKey: entry.rule.key,
-      series: entry.series,
-      state: entry.state,
-      last: entry.last,
-      dueMs: dueOf(entry),
-    })),
-  )
 }

@@ -35,14 +35,20 @@ export function RuleFields({ domain, form, onChange }: Fields) {
         options={SOURCE_TYPES}
       />
       {form.sourceType === 'silence' ? <SilenceFields form={form} set={set} /> : null}
+      {form.sourceType === 'state' ? <StateFields form={form} set={set} /> : null}
       <ChannelChoice
         domain={domain}
         field="source.channels"
-        hint="None: all channels of the domain"
+        hint={
+          form.sourceType === 'messages'
+            ? 'None: all channels of the domain'
+            : 'Only clients that may publish to one of these. None: all clients'
+        }
         chosen={form.channels}
         onChange={(channels) => set({ channels })}
       />
-      <SourceFields form={form} set={set} />
+      {form.sourceType === 'state' ? null : <MessageFields form={form} set={set} />}
+      <ClientFields form={form} set={set} />
       {form.sourceType === 'silence' ? null : <ConditionFields form={form} set={set} />}
       <AlarmFields form={form} set={set} />
       {form.actions.map((action, index) => (
@@ -93,7 +99,20 @@ function SilenceFields({ form, set }: Part) {
   )
 }
 
-function SourceFields({ form, set }: Part) {
+function StateFields({ form, set }: Part) {
+  return (
+    <TextField
+      label="Document"
+      field="source.document"
+      value={form.document}
+      onChange={(document) => set({ document })}
+      placeholder="config"
+      hint="The name of a state document of the clients. Empty: the one without a name"
+    />
+  )
+}
+
+function MessageFields({ form, set }: Part) {
   return (
     <>
       <TextField
@@ -112,12 +131,19 @@ function SourceFields({ form, set }: Part) {
         placeholder="hall-1/+/temperature"
         hint="+ is one element, # all that follow. Empty: all messages"
       />
+    </>
+  )
+}
+
+function ClientFields({ form, set }: Part) {
+  return (
+    <>
       <TextField
         label="Tags"
         field="source.tags"
         value={form.tags}
         onChange={(tags) => set({ tags })}
-        hint="Only messages of clients with one of these, separated by commas"
+        hint="Only clients with one of these, separated by commas"
       />
       <TextField
         label="Clients"
@@ -131,7 +157,7 @@ function SourceFields({ form, set }: Part) {
         field="source.groups"
         value={form.groups}
         onChange={(groups) => set({ groups })}
-        hint="Ids: only messages of clients in these groups, and in the groups below them"
+        hint="Ids: only clients in these groups, and in the groups below them"
       />
     </>
   )
@@ -146,7 +172,7 @@ function ConditionFields({ form, set }: Part) {
         rows={3}
         value={form.condition}
         onChange={(condition) => set({ condition })}
-        hint="An expression (CEL) that is true or false, such as value > 30.0"
+        hint={`An expression (CEL) that is true or false, such as ${form.sourceType === 'state' ? '!online, or has(delta.firmware)' : 'value > 30.0'}`}
       />
       <TextField
         label="Must hold for"
@@ -162,7 +188,7 @@ function ConditionFields({ form, set }: Part) {
         rows={2}
         value={form.clearWhen}
         onChange={(clearWhen) => set({ clearWhen })}
-        hint="An expression, such as value < 28.0. Empty: when the condition no longer holds"
+        hint={`An expression${form.sourceType === 'state' ? '' : ', such as value < 28.0'}. Empty: when the condition no longer holds`}
       />
       <TextField
         label="That must hold for"
@@ -172,13 +198,15 @@ function ConditionFields({ form, set }: Part) {
         placeholder="1m"
         hint="Before the rule clears, at most 24h"
       />
-      <SelectField
-        label="Windows are over"
-        field="window_time"
-        value={form.windowTime}
-        onChange={(windowTime) => set({ windowTime: windowTime as RuleForm['windowTime'] })}
-        options={WINDOW_TIMES}
-      />
+      {form.sourceType === 'state' ? null : (
+        <SelectField
+          label="Windows are over"
+          field="window_time"
+          value={form.windowTime}
+          onChange={(windowTime) => set({ windowTime: windowTime as RuleForm['windowTime'] })}
+          options={WINDOW_TIMES}
+        />
+      )}
     </>
   )
 }

@@ -88,6 +88,14 @@ test('what is empty in the form of a rule that exists is taken away from it', ()
   expect(bodyOf(form).source).toEqual({ type: 'messages', clients: ['c'], groups: ['g'] })
 })
 
+test('a form of state has no names and no subtopic, and keeps its condition', () => {
+  const rule = { ...RULE, source: { type: 'state' as const, tags: ['x'], document: 'config' }, condition: '!online' }
+  expect(bodyOf(formOf(rule))).toMatchObject({ source: rule.source, condition: '!online', for: '2m' })
+  const changed = { ...formOf(RULE), sourceType: 'state' as const, document: ' ' }
+  expect(bodyOf(changed).source).toEqual({ type: 'state', channels: ['h'], clients: ['c'], groups: ['g'], tags: ['x'] })
+  expect(bodyOf({ ...formOf(rule), sourceType: 'messages' }).source).toEqual({ type: 'messages', tags: ['x'] })
+})
+
 test('a form of silence has no condition, and its share is in percent', () => {
   const source = { type: 'silence' as const, channels: ['h'], after: '15m', share: 0.25 }
   const rule = { ...RULE, source, condition: '', for: '0s', clear_when: '', clear_for: '0s' }

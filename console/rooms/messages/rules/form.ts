@@ -25,6 +25,7 @@ export const ACTION_TYPES: readonly (readonly [ActionType, string])[] = [
 export const SOURCE_TYPES: readonly (readonly [Source['type'], string])[] = [
   ['messages', 'Messages'],
   ['silence', 'Silence: no message of a client'],
+  ['state', 'The state of clients: documents and connections'],
 ]
 
 export const WINDOW_TIMES: readonly (readonly [Rule['window_time'], string])[] = [
@@ -58,6 +59,7 @@ export type RuleForm = {
   clients: string
   groups: string
   tags: string
+  document: string
   after: string
   share: string
   condition: string
@@ -140,6 +142,7 @@ export const formOf = (rule: Rule | undefined): RuleForm => ({
   clients: listText(rule?.source.clients),
   groups: listText(rule?.source.groups),
   tags: listText(rule?.source.tags),
+  document: rule?.source.document ?? '',
   after: rule?.source.after ?? '',
   share: rule?.source.share === undefined ? '' : String(rule.source.share * 100),
   condition: rule?.condition ?? '',
@@ -159,12 +162,16 @@ const listOf = (text: string) =>
     .filter((one) => one !== '')
 
 function sourceOf(form: RuleForm): Source {
-  const subtopic = form.subtopic.trim()
-  const lists = { channels: form.channels, ...Object.fromEntries(LISTS.map((name) => [name, listOf(form[name])])) }
+  const ofMessages = form.sourceType !== 'state'
+  const subtopic = ofMessages ? form.subtopic.trim() : ''
+  const document = ofMessages ? '' : form.document.trim()
+  const names = LISTS.filter((name) => ofMessages || name !== 'names')
+  const lists = { channels: form.channels, ...Object.fromEntries(names.map((name) => [name, listOf(form[name])])) }
   return {
     type: form.sourceType,
     ...Object.fromEntries(Object.entries(lists).filter(([, values]) => values.length > 0)),
     ...(subtopic === '' ? {} : { subtopic }),
+    ...(document === '' ? {} : { document }),
     ...(form.sourceType === 'silence' ? silenceOf(form) : {}),
   }
 }

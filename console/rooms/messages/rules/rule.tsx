@@ -28,6 +28,12 @@ const REFRESH_MS = 5_000
 /** Of the clients; the server's when a rule has none. */
 const DEFAULT_SHARE = 0.5
 
+const ENABLED: Record<Rule['source']['type'], string> = {
+  messages: 'Enabled: it reads messages from now on',
+  silence: 'Enabled: its times begin now',
+  state: 'Enabled: it looks at all clients',
+}
+
 type OfRule = { domain: string; rule: Rule }
 
 export function RuleScreen() {
@@ -63,7 +69,7 @@ function Head({ domain, rule }: OfRule) {
   const isEnabled = rule.status === 'enabled'
   const [enable, isEnabling] = useAction('The rule was not enabled', async () => {
     await call('POST /{domain_id}/rules/{rule_id}/enable', { params, body: {} })
-    return isEnabled ? 'It goes on where it stopped' : 'Enabled: it reads messages from now on'
+    return isEnabled ? 'It goes on where it stopped' : ENABLED[rule.source.type]
   })
   const [disable, isDisabling] = useAction('The rule was not disabled', async () => {
     await call('POST /{domain_id}/rules/{rule_id}/disable', { params })
@@ -254,8 +260,7 @@ function Definition({ domain, rule }: OfRule) {
           ['Watches', SOURCE_TYPES.find(([one]) => one === source.type)?.[1] ?? source.type],
           ...(source.type === 'silence' ? silenceRows(source) : []),
           ['Channels', <Several key="channels" {...of} ids={source.channels} type="channel" none="all" />],
-          ['Names', source.names === undefined ? 'all' : <Tags key="names" tags={source.names} />],
-          ['Subtopic', source.subtopic === undefined ? 'all' : <code key="subtopic">{source.subtopic}</code>],
+          ...(source.type === 'state' ? stateRows(source) : messageRows(source)),
           source.clients === undefined
             ? undefined
             : ['Clients', <Several key="clients" {...of} ids={source.clients} type="client" none="all" />],
@@ -294,6 +299,15 @@ const silenceRows = ({ after, share = DEFAULT_SHARE }: Rule['source']): Row[] =>
   ['One alarm', share === 1 ? 'for each client' : `for all, above ${share * 100} % of the clients within a minute`],
 ]
 
+const messageRows = ({ names, subtopic }: Rule['source']): Row[] => [
+  ['Names', names === undefined ? 'all' : <Tags key="names" tags={names} />],
+  ['Subtopic', subtopic === undefined ? 'all' : <code key="subtopic">{subtopic}</code>],
+]
+
+const stateRows = ({ document = '' }: Rule['source']): Row[] => [
+  ['Document', document === '' ? 'the one without a name' : <code key="document">{document}</code>],
+]
+
 const conditionRows = (rule: Rule): Row[] => [
   ['Condition', <code key="condition">{rule.condition}</code>],
   ['Must hold for', spanOf(rule.for, 'it raises at once')],
@@ -302,7 +316,12 @@ const conditionRows = (rule: Rule): Row[] => [
     rule.clear_when === '' ? 'the condition no longer holds' : <code key="clear">{rule.clear_when}</code>,
   ],
   ['That must hold for', spanOf(rule.clear_for, 'it clears at once')],
-  ['Windows are over', WINDOW_TIMES.find(([one]) => one === rule.window_time)?.[1] ?? rule.window_time],
+  ...(rule.source.type === 'state' ? [] : [windowsRow(rule)]),
+]
+
+const windowsRow = ({ window_time: time }: Rule): Row => [
+  'Windows are over',
+  WINDOW_TIMES.find(([one]) => one === time)?.[1] ?? time,
 ]
 
 const momentsText = (on: readonly Moment[] = ['raise']) =>

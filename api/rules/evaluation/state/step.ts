@@ -1,0 +1,385 @@
+/**
+ * Rules about the state of clients: takes the changes that triggers of the database noted, evaluates them in order, and stores what they cause in the
+ * transaction that takes them. So each change is evaluated once for each rule, whatever fails. A rule that begins looks at all clients as they are.
+ */
+import type { Quotas, Recorder } from '#api/identity/index.ts'
+import type { Transaction } from '#core/database/index.ts'
+import { monotonicMs } from '#core/time.ts'
+import { createTurns } from '#core/turns.ts'
+import type { CompiledRule, StateSource } from '../../compile.ts'
+import type { Contacts } from '../../contacts.ts'
+import { RuleClient } from '../../engine/index.ts'
+import { noteChange } from '../../repository.ts'
+import { lackOf } from '../../rights.ts'
+import type { RightsDeps } from '../../rights.ts'
+import { Collected } from '../collected.ts'
+import { CHANGE } from '../effects.ts'
+import { Evaluation } from '../evaluation.ts'
+import {
+  addCounts,
+  findGroupsAbove,
+  keepAlive,
+  listClientsById,
+  pauseRule,
+  readDue,
+  readStates,
+} from '../repository.ts'
+import type { ChannelRow, StateRow, StepDomain } from '../repository.ts'
+import type { Evaluated, Series } from '../samples.ts'
+import { Spending } from '../spending.ts'
+import { findLook, isSettled, listDocuments, listWatchedClients, storeLook, takeChanges } from './repository.ts'
+import type { ChangeRow, Documents, WatchedClient } from './repository.ts'
+import { storeStates } from '../stored-states.ts'
+
+/** Changes, and clients that are looked at, of one step. Each has up to 192 KiB of documents. */
+const MAX_TAKEN = 50
+/** Evaluations of one step; one change may exceed them. */
+const MAX_EVALUATED = 5_000
+/** States that time changes, of one step. */
+const MAX_DUE = 1_000
+/** Changes that were made before the time is due are stored after it. */
+const SETTLE_MS = 500
+/** The longest time without a statement in the transaction of a step. */
+const KEEP_ALIVE_MS = 1_000
+const NO_CHANNELS: ReadonlyMap<number, ChannelRow> = new Map()
+
+type StateRule = CompiledRule & { state: StateSource }
+
+const isOfState = (rule: CompiledRule): rule is StateRule => rule.state !== undefined
+
+type Deps = RightsDeps & { quotas: Pick<Quotas, 'ofDomain'>; contacts: Pick<Contacts, 'record'> }
+
+type Outcome = { hasMore: boolean; published: boolean; started: boolean; notified: boolean }
+
+const NOTHING: Outcome = { hasMore: false, published: false, started: false, notified: false }
+
+/** A change, for one of the rules that it meets. Without a sample the client is not one of the rule any more. */
+type Met = { rule: StateRule; series: Series; sample: Evaluated | undefined; isLook: boolean }
+
+/** What a step has to do. */
+type Work = {
+  changes: readonly ChangeRow[]
+  /** Clients that the rule looks at, after the changes. */
+  looks: { rule: StateRule; rows: readonly ChangeRow[] } | undefined
+  due: readonly StateRow[]
+  nowMs: number
+}
+
+type Step = {
+  domain: StepDomain
+  record: Recorder
+  rules: readonly CompiledRule[]
+  /** Rules that have not looked at all clients; one that has is taken out. */
+  looking: Set<number>
+  /** The changes of transactions that begin here are kept for all of these rules. */
+  noted: bigint
+}
+
+export async function stepStates(tx: Transaction, deps: Deps, step: Step): Promise<Outcome> {
+  const rules = step.rules.filter(isOfState)
+  if (rules.length === 0) return NOTHING
+  const { work, hasMore } = await takeWork(tx, rules, step)
+  const isNothing = work.changes.length + work.due.length + (work.looks?.rows.length ?? 0) === 0
+  if (isNothing) return { ...NOTHING, hasMore }
+  const outcome = await evaluate(tx, deps, step, { rules, work })
+  return { ...outcome, hasMore: hasMore || outcome.hasMore }
+}
+
+async function takeWork(
+  tx: Transaction,
+  rules: readonly StateRule[],
+  { domain, looking, noted }: Step,
+): Promise<{ work: Work; hasMore: boolean }> {
+  const limit = Math.max(1, Math.min(MAX_TAKEN, Math.floor(MAX_EVALUATED / Math.max(rules.length, 1))))
+  const rule = rules.find(({ key }) => looking.has(key))
+  const isBegun = rule !== undefined && (await isSettled(tx, noted))
+  const after = isBegun ? await findLook(tx, rule.key) : undefined
+  if (isBegun && after === undefined) looking.delete(rule.key)
+  const look =
+    rule === undefined || after === undefined ? undefined : { document: rule.state.document, after, limit: MAX_TAKEN }
+  const { changes, looked } = await takeChanges(tx, domain.domainKey, limit, look)
+  const isDrained = changes.length < limit
+  const nowMs = Date.now() - SETTLE_MS
+  const keys = rules.map(({ key }) => key)
+  // What is due is settled when no change before it is left.
+  const due = isDrained ? await readDue(tx, keys, nowMs, MAX_DUE) : []
+  const isFull = !isDrained || due.length === MAX_DUE
+  if (rule === undefined || look === undefined || !isDrained)
+    return { work: { changes, looks: undefined, due, nowMs }, hasMore: isFull }
+  const isOver = looked.length < MAX_TAKEN
+  await storeLook(tx, rule.key, isOver ? null : (looked.at(-1)?.clientKey ?? look.after))
+  if (isOver) looking.delete(rule.key)
+  return { work: { changes, looks: { rule, rows: looked }, due, nowMs }, hasMore: isFull || looking.size > 0 }
+}
+
+async function evaluate(
+  tx: Transaction,
+  deps: Deps,
+  { domain, record }: Step,
+  { rules, work }: { rules: readonly StateRule[]; work: Work },
+): Promise<Outcome> {
+  const { due, nowMs } = work
+  const { met, clients } = await meetingsOf(tx, domain.domainKey, rules, work)
+  const paused = await pauseLacking(tx, deps, domain, { rules, met, due })
+  const going = met.filter(({ rule }) => !paused.has(rule.key))
+  const byKey = new Map(rules.map((rule) => [rule.key, rule]))
+  const ofDue = await clientsOfDue(tx, domain.domainKey, rules, due)
+  for (const [id, client] of ofDue.clients) clients.set(id, client)
+  const collected = new Collected({ domain, channels: NO_CHANNELS, client: (id) => clients.get(id) }, byKey)
+  const evaluation = new Evaluation((caused) => collected.take(caused))
+  const wanted = going.map(({ rule, series }) => ({ ruleKey: rule.key, series }))
+  for (const row of [...due, ...(await readStates(tx, wanted))]) {
+    const rule = byKey.get(row.ruleKey)
+    if (rule !== undefined && !paused.has(rule.key)) evaluation.give(rule, row.series, row)
+  }
+  await evaluateAll(tx, evaluation, { met: going, collected, paused, domain })
+  const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
+  for (const entry of evaluation.states) {
+    const { rule, series, state } = entry
+    if (!isDue.has(rule.key) || paused.has(rule.key)) continue
+    // Nothing is raised for a client that is not one of the rule any more.
+    if (state.status === 'pending' && ofDue.isGone(rule, series.publisherId)) evaluation.forget(entry)
+    else evaluation.pass(entry, nowMs)
+  }
+  await storeStates(tx, evaluation)
+  const outcome = await collected.store(tx, record, {
+    evaluation,
+    maxOpen: deps.quotas.ofDomain(domain.domainKey, 'open_alarms'),
+    contacts: deps.contacts,
+  })
+  await addCounts(tx, evaluation.counts)
+  if (paused.size > 0) await noteChange(tx, domain.domainKey)
+  return { ...outcome, hasMore: paused.size > 0 }
+}
+
+/** In turns of the event loop. A rule that takes too long for one change is paused. */
+async function evaluateAll(
+  tx: Transaction,
+  evaluation: Evaluation,
+  {
+    met,
+    collected,
+    paused,
+    domain,
+  }: { met: readonly Met[]; collected: Collected; paused: Set<number>; domain: StepDomain },
+): Promise<void> {
+  const turns = createTurns()
+  const spending = new Spending<CompiledRule>()
+  let sentMs = monotonicMs()
+  let cause: string | undefined
+  for (const { rule, series, sample, isLook } of met) {
+    if (turns.isOver) {
+      await turns.next()
+      if (monotonicMs() - sentMs > KEEP_ALIVE_MS) {
+        await keepAlive(tx)
+        sentMs = monotonicMs()
+      }
+    }
+    if (paused.has(rule.key)) continue
+    if (sample === undefined) {
+      evaluation.rise(rule, series, { atMs: Date.now(), cause: '' })
+      continue
+    }
+    if (sample.cause !== cause) spending.begin()
+    ;({ cause } = sample)
+    const { chars } = collected
+    const beganMs = performance.now()
+    if (isLook) evaluation.look(rule, sample)
+    else evaluation.meet(rule, sample, undefined)
+    const costliest = spending.add(rule, { ms: performance.now() - beganMs, chars: collected.chars - chars })
+    if (costliest === undefined) continue
+    paused.add(costliest.rule.key)
+    const reason = `the rule ${costliest.took} for one change of a client, most of all rules that it meets`
+    await pauseRule(tx, costliest.rule.key, { place: domain.place, kind: 'costly', reason })
+  }
+}
+
+/** Pauses rules whose user lacks a right. When it is back they look at all clients again. */
+async function pauseLacking(
+  tx: Transaction,
+  deps: Deps,
+  { domainId, place }: StepDomain,
+  { rules, met, due }: { rules: readonly StateRule[]; met: readonly Met[]; due: readonly StateRow[] },
+): Promise<Set<number>> {
+  const acting = new Set([...met.map(({ rule }) => rule.key), ...due.map(({ ruleKey }) => ruleKey)])
+  const paused = new Set<number>()
+  for (const rule of rules) {
+    if (!acting.has(rule.key)) continue
+    const reason = await lackOf(tx, deps, rule.userKey, domainId, rule)
+    if (reason === undefined) continue
+    paused.add(rule.key)
+    await pauseRule(tx, rule.key, { place, kind: 'right', reason })
+  }
+  return paused
+}
+
+const seriesOf = (publisherId: string, { state }: StateRule): Series => ({
+  publisherId,
+  channelKey: 0,
+  subtopic: '',
+  name: state.document,
+})
+
+const follows = (change: ChangeRow, { state }: StateRule): boolean =>
+  change.document === null ? state.followsConnection : state.followsDocument && state.document === change.document
+
+/** What each change meets, in order, and after them what the looking rule meets. */
+async function meetingsOf(
+  tx: Transaction,
+  domainKey: number,
+  rules: readonly StateRule[],
+  {
+    changes,
+    looks,
+  }: { changes: readonly ChangeRow[]; looks: { rule: StateRule; rows: readonly ChangeRow[] } | undefined },
+): Promise<{ met: Met[]; clients: Map<string, RuleClient> }> {
+  const keys = [...new Set([...changes, ...(looks?.rows ?? [])].map(({ clientKey }) => clientKey))]
+  const { rows, above } = await watchedOf(tx, domainKey, rules, keys)
+  const clients = new Map<string, RuleClient>()
+  for (const { id, name, tags, metadata } of rows.values()) clients.set(id, new RuleClient(id, name, tags, metadata))
+  const documents = await currentDocuments(tx, rules, changes)
+  const turns = createTurns()
+  const met: Met[] = []
+  const meet = (change: ChangeRow, rule: StateRule, given: { view: View; isLook: boolean }): void => {
+    const row = rows.get(change.clientKey)
+    const client = row === undefined ? undefined : clients.get(row.id)
+    const id = row?.id ?? change.goneId
+    if (id === null) return
+    const series = seriesOf(id, rule)
+    const isOurs = row !== undefined && client !== undefined && matches(rule, row, above)
+    met.push({
+      rule,
+      series,
+      isLook: given.isLook,
+      sample: isOurs ? sampleOf(change, { series, client, row, ...given }) : undefined,
+    })
+  }
+  for (const change of changes) {
+    if (turns.isOver) await turns.next()
+    if (change.goneId !== null) for (const rule of rules) meet(change, rule, { view: NO_VIEW, isLook: false })
+    const own = change.document === null ? undefined : viewOf(change)
+    for (const rule of change.goneId === null ? rules : [])
+      if (follows(change, rule)) {
+        const view = own ?? documents.get(`${change.clientKey} ${rule.state.document}`) ?? NO_VIEW
+        meet(change, rule, { view, isLook: false })
+      }
+  }
+  for (const row of looks?.rows ?? []) {
+    if (turns.isOver) await turns.next()
+    if (looks !== undefined) meet(row, looks.rule, { view: viewOf(row), isLook: true })
+  }
+  return { met, clients }
+}
+
+/** The clients of states that are due, and whether one is not a client of the rule any more. */
+async function clientsOfDue(
+  tx: Transaction,
+  domainKey: number,
+  rules: readonly StateRule[],
+  due: readonly StateRow[],
+): Promise<{ clients: Map<string, RuleClient>; isGone: (rule: CompiledRule, id: string) => boolean }> {
+  const ids = new Set(due.map(({ series }) => series.publisherId))
+  const found = await listClientsById(tx, domainKey, [...ids])
+  const { rows, above } = await watchedOf(
+    tx,
+    domainKey,
+    rules,
+    found.map(({ key }) => key),
+  )
+  const byId = new Map([...rows.values()].map((row) => [row.id, row]))
+  return {
+    clients: new Map(found.map(({ id, name, tags, metadata }) => [id, new RuleClient(id, name, tags, metadata)])),
+    isGone(rule, id) {
+      const row = byId.get(id)
+      return ids.has(id) && (row === undefined || !matches(rule, row, above))
+    },
+  }
+}
+
+async function watchedOf(
+  tx: Transaction,
+  domainKey: number,
+  rules: readonly StateRule[],
+  keys: readonly number[],
+): Promise<{ rows: Map<number, WatchedClient>; above: ReadonlyMap<number, readonly string[]> }> {
+  const channelIds = [...new Set(rules.flatMap(({ filter }) => filter.channels ?? []))]
+  const groupIds = [...new Set(rules.flatMap(({ filter }) => filter.groups ?? []))]
+  const rows = new Map((await listWatchedClients(tx, keys, channelIds)).map((row) => [row.key, row]))
+  return { rows, above: await findGroupsAbove(tx, domainKey, groupIds) }
+}
+
+type View = { desired: unknown; reported: unknown; delta: unknown }
+
+const NO_VIEW: View = { desired: {}, reported: {}, delta: {} }
+const parsed = (text: string | null): unknown => (text === null ? {} : JSON.parse(text))
+
+const viewOf = ({ desired, reported, delta }: { [Side in keyof Documents]: string | null }): View => ({
+  desired: parsed(desired),
+  reported: parsed(reported),
+  delta: parsed(delta),
+})
+
+/** The documents of clients that went online or offline, where a rule looks at both. */
+async function currentDocuments(
+  tx: Transaction,
+  rules: readonly StateRule[],
+  changes: readonly ChangeRow[],
+): Promise<Map<string, View>> {
+  const names = new Set(
+    rules.flatMap(({ state }) => (state.followsConnection && state.readsDocuments ? [state.document] : [])),
+  )
+  const keys = new Set(changes.flatMap(({ clientKey, document }) => (document === null ? [clientKey] : [])))
+  const turns = createTurns()
+  const found = new Map<string, View>()
+  for (const { clientKey, name, ...row } of await listDocuments(tx, [...keys], [...names])) {
+    if (turns.isOver) await turns.next()
+    found.set(`${clientKey} ${name}`, viewOf(row))
+  }
+  return found
+}
+
+function matches(
+  { filter: { channels, clients, groups, tags } }: CompiledRule,
+  client: WatchedClient,
+  above: ReadonlyMap<number, readonly string[]>,
+): boolean {
+  const inGroups = client.parentGroupKey === null ? [] : (above.get(client.parentGroupKey) ?? [])
+  return (
+    client.isEnabled &&
+    (clients === undefined || clients.includes(client.id)) &&
+    (tags === undefined || tags.some((tag) => client.tags.includes(tag))) &&
+    (groups === undefined || groups.some((group) => inGroups.includes(group))) &&
+    (channels === undefined || channels.some((channel) => client.channels.includes(channel)))
+  )
+}
+
+function sampleOf(
+  { key, atMs, isOnline }: ChangeRow,
+  {
+    series,
+    client,
+    row,
+    view,
+    isLook,
+  }: { series: Series; client: RuleClient; row: WatchedClient; view: View; isLook: boolean },
+): Evaluated {
+  return {
+    cause: `${CHANGE}${isLook ? 'look ' : ''}${key}`,
+    series,
+    record: undefined,
+    atMs,
+    timeMs: atMs,
+    protocol: '',
+    depth: 0,
+    variables: {
+      name: series.name,
+      time: new Date(atMs),
+      channel: '',
+      subtopic: '',
+      protocol: '',
+      client,
+      ...view,
+      online: isOnline ?? row.isOnline,
+    },
+  }
+}
