@@ -12,8 +12,11 @@ import type { RulesConfig } from './config.ts'
 import type { Contacts } from './contacts.ts'
 import { Evaluator } from './evaluation/evaluator.ts'
 import { forgetStates } from './evaluation/repository.ts'
+import { countWindows } from './maintenance/repository.ts'
+import { windowRoutes } from './maintenance/routes.ts'
+import { Windows } from './maintenance/service.ts'
 import { hintRulePublications, startRulePublications } from './publications/publications.ts'
-import { countRules, lockDomain } from './repository.ts'
+import { countRules, lockDomain, noteChange } from './repository.ts'
 import { ruleRoutes } from './routes.ts'
 import { Rules } from './service.ts'
 import { Trials } from './trial.ts'
@@ -84,12 +87,15 @@ export function startRules({
   const trials = new Trials({ database, access, gate, contacts })
   const told = { lockRules: lockDomain, forget: forgetStates, onStatesRemoved: onChanged }
   const alarms = new Alarms({ database, journal, access, ...told })
+  const windows = new Windows({ database, journal, access, quotas, lockRules: lockDomain, noteChange, onChanged })
+  quotas.measure('maintenance_windows', (domainKey) => countWindows(database.db, domainKey))
   quotas.measure('rules', (domainKey) => countRules(database.db, domainKey))
   quotas.measure('open_alarms', (domainKey) => countOpenAlarms(database.db, domainKey))
   return {
     routes: async (app) => {
       await ruleRoutes(rules, trials)(app)
       await alarmRoutes(alarms)(app)
+      await windowRoutes(windows)(app)
     },
     async stop() {
       await Promise.all([evaluator.stop(), publications.stop(), retention.stop()])

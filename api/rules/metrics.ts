@@ -11,6 +11,9 @@ export const RULE_METRICS = defineMetrics('Rules and alarms', {
     aggregator: 'max',
   }),
   openAlarms: gauge('skein_alarms_open', 'Alarms of all domains that are not cleared', { aggregator: 'max' }),
+  silenced: gauge('skein_alarms_silenced', 'Of these, the ones of which nobody was notified because of maintenance', {
+    aggregator: 'max',
+  }),
   publications: gauge('skein_rule_publications', 'Messages of rules that wait for their publication', {
     aggregator: 'max',
   }),
@@ -19,16 +22,24 @@ export const RULE_METRICS = defineMetrics('Rules and alarms', {
 })
 
 export function ruleGauges(database: Database): GaugeSource {
-  const { rules, paused, behindSeconds, openAlarms, publications } = RULE_METRICS
+  const { rules, paused, behindSeconds, openAlarms, silenced, publications } = RULE_METRICS
   return {
     name: 'rules',
-    gauges: [rules, paused, behindSeconds, openAlarms, publications],
+    gauges: [rules, paused, behindSeconds, openAlarms, silenced, publications],
     async read() {
-      const { rows } = await sql<{ rules: number; paused: number; seconds: number; open: number; waiting: number }>`
+      const { rows } = await sql<{
+        rules: number
+        paused: number
+        seconds: number
+        open: number
+        silent: number
+        waiting: number
+      }>`
         SELECT (SELECT count(*) FROM rules WHERE status = 'enabled') AS rules,
           (SELECT count(*) FROM rules WHERE status = 'enabled' AND paused_at IS NOT NULL) AS paused,
           (SELECT coalesce(extract(epoch FROM now() - min(behind_since)), 0)::float8 FROM rule_domains) AS seconds,
-          (SELECT count(*) FROM alarms WHERE cleared_at IS NULL) AS open, (SELECT count(*) FROM rule_publications) AS waiting`.execute(
+          a.open, a.silent, (SELECT count(*) FROM rule_publications) AS waiting
+          FROM (SELECT count(*) AS open, count(silenced_until) AS silent FROM alarms WHERE cleared_at IS NULL) a`.execute(
         database.db,
       )
       return rows.flatMap((row) => [
@@ -36,6 +47,7 @@ export function ruleGauges(database: Database): GaugeSource {
         ...gaugeValue(paused, row.paused),
         ...gaugeValue(behindSeconds, row.seconds),
         ...gaugeValue(openAlarms, row.open),
+        ...gaugeValue(silenced, row.silent),
         ...gaugeValue(publications, row.waiting),
       ])
     },

@@ -4,13 +4,38 @@ import type { Call, Cli, Group } from '../shared/command.ts'
 import { follow } from '../shared/event-stream.ts'
 import { UsageError } from '../shared/failures.ts'
 import { oneLine } from '../shared/plain-text.ts'
-import { arg, isRecord, plainText } from '../shared/values.ts'
+import { arg, isRecord, jsonObject, plainText } from '../shared/values.ts'
 import type { Given } from '../shared/values.ts'
 
 const ALARMS = '/{domain!}/alarms'
 const ONE = `${ALARMS}/{alarm_id}`
 
-const COLUMNS = ['id', 'severity', 'status', 'rule_name', 'client_name', 'name', 'value', 'count', 'first_at']
+const WINDOWS = '/{domain!}/maintenance-windows'
+const ONE_WINDOW = `${WINDOWS}/{window_id}`
+const WINDOW_COLUMNS = [
+  'id',
+  'name',
+  'active_until',
+  'next_at',
+  'schedule',
+  'timezone',
+  'duration',
+  'starts_at',
+  'ends_at',
+]
+
+const COLUMNS = [
+  'id',
+  'severity',
+  'status',
+  'rule_name',
+  'client_name',
+  'name',
+  'value',
+  'count',
+  'first_at',
+  'silenced_until',
+]
 const LIST: Call = { method: 'GET', service: 'host', path: ALARMS, query: ['limit', 'offset', 'status'] }
 
 const change = (words: string, body: Record<string, unknown>, summary: string) => ({
@@ -53,6 +78,52 @@ export const alarms: Group = {
       example: '<alarm_id>',
       columns: ['at', 'change', 'actor_name', 'assignee_name', 'comment'],
       call: { method: 'GET', service: 'host', path: `${ONE}/history`, query: ['limit', 'offset'] },
+    },
+    {
+      words: 'maintenance create',
+      args: '<JSON_window>',
+      tail: 'domain',
+      summary: 'plan times in which rules notify nobody; JSON, or @file',
+      example: `'{"name": "Sundays", "schedule": "0 2 * * 0", "timezone": "Europe/Berlin", "duration": "2h"}'`,
+      answer: 'created',
+      columns: WINDOW_COLUMNS,
+      call: { method: 'POST', service: 'host', path: WINDOWS, body: (given) => jsonObject(given, 'JSON_window') },
+    },
+    {
+      words: 'maintenance list',
+      args: '',
+      tail: 'domain',
+      summary: 'list maintenance windows, and which are now',
+      example: '--name Sun',
+      columns: WINDOW_COLUMNS,
+      call: { method: 'GET', service: 'host', path: WINDOWS, query: ['limit', 'offset', 'name'] },
+    },
+    {
+      words: 'maintenance view',
+      args: '<window_id>',
+      tail: 'domain',
+      summary: 'show a maintenance window',
+      example: '<window_id>',
+      columns: WINDOW_COLUMNS,
+      call: { method: 'GET', service: 'host', path: ONE_WINDOW },
+    },
+    {
+      words: 'maintenance update',
+      args: '<window_id> <JSON_window>',
+      tail: 'domain',
+      summary: 'change fields of a maintenance window; what it no longer silences is sent',
+      example: `<window_id> '{"duration": "3h"}'`,
+      columns: WINDOW_COLUMNS,
+      call: { method: 'PATCH', service: 'host', path: ONE_WINDOW, body: (given) => jsonObject(given, 'JSON_window') },
+    },
+    {
+      words: 'maintenance delete',
+      args: '<window_id>',
+      tail: 'domain',
+      summary: 'delete a maintenance window; what it silenced is sent',
+      example: '<window_id>',
+      answer: 'ok',
+      call: { method: 'DELETE', service: 'host', path: ONE_WINDOW },
     },
     change('acknowledge', { status: 'acknowledged' }, 'take notice of an alarm'),
     change('clear', { status: 'cleared' }, 'end an alarm'),

@@ -259,6 +259,7 @@ const STORED_AMOUNTS = [
   'groups',
   'consumers',
   'rules',
+  'maintenance_windows',
   'open_alarms',
   'stored_records',
   'queued_bytes',

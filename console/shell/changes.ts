@@ -35,6 +35,7 @@ const VERBS: Readonly<Record<string, string>> = {
   end: 'ended',
   change: 'changed',
   raise: 'raised',
+  unsilence: 'no longer silenced',
   acknowledge: 'acknowledged',
   unacknowledge: 'no longer acknowledged',
   assign: 'assigned',

@@ -101,6 +101,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
   },
   rules: {
     engine: 'expressions, templates, windows and states of rules; pure',
+    maintenance: 'planned times in which rules notify nobody',
   },
   views: {
     overview: 'what is going on in a domain, and on the platform',

@@ -320,6 +320,10 @@ export async function createWorld(
             return typeof id === 'string' ? id : undefined
           }, 'the alarm was raised')
         }
+        case 'window_id': {
+          const made = { name: `window-${randomBytes(6).toString('hex')}`, schedule: '0 3 * * 0', duration: '1h' }
+          return String((await call('POST', `/${domain}/maintenance-windows`, made))['id'])
+        }
         case 'position': {
           const path = `/${domain}/consumers/${before.get('consumer')}/messages?wait=30s`
           return String(((await call('GET', path))['messages'] as Json[])[0]?.['position'])

@@ -230,6 +230,8 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
         source: { type: 'messages', channels: [at.channel.id] },
         condition: 'value > 30.0',
       }
+    case 'POST /maintenance-windows':
+      return { name: `new-${newId()}`, schedule: '0 3 * * 0', duration: '1h' }
     case 'POST /rules/try':
       return { source: { type: 'messages', channels: [at.channel.id] }, condition: 'value > 30.0' }
     case 'POST /rules/:rule_id/enable':

@@ -55,6 +55,11 @@ export async function furnishForeign(twin: Twin, { made }: Requests, db: Queryab
     source: { type: 'messages', channels: [at.channel.id] },
     condition: 'value > 30.0',
   })
+  const window = await make(`/${domain.id}/maintenance-windows`, {
+    name: 'foreign-window',
+    schedule: '0 3 * * 0',
+    duration: '1h',
+  })
   const alarm = newId()
   await sql`INSERT INTO alarms (id, domain_key, rule_id, rule_name, client_id, series_digest, severity, first_at, last_at)
     VALUES (${alarm}::uuid, ${domain.key}, ${String(rule['id'])}::uuid, 'foreign-rule', ${at.client.id}::uuid, '\\x00', 'major', now(), now())`.execute(
@@ -78,6 +83,7 @@ export async function furnishForeign(twin: Twin, { made }: Requests, db: Queryab
     config_id: at.client.id,
     rule_id: String(rule['id']),
     alarm_id: alarm,
+    window_id: String(window['id']),
     serial: String(certificate['serial_number']),
     subscription_id: String(subscriptions[0]?.['id']),
     key_id: String(key['id']),

@@ -30,6 +30,8 @@ const SMALL_ITEMS = [
   // One definition has at most a few expressions and templates of 4 KiB, one command 64 KiB and its result as much.
   /\/rules$/,
   /\/commands(\/|$)/,
+  // One window has at most 100 ids of each kind.
+  /\/maintenance-windows$/,
   // The keys of a state, without its values.
   /\/state$/,
   // At most 1,000 intervals of a series: test/messages has pages of many.
@@ -56,6 +58,7 @@ type World = Record<'domain_id' | 'client_id' | 'channel_id' | 'group_id' | 'use
   consumer: string
   alarm_id: string
   rule_id: string
+  window_id: string
 }
 type Answer = { status: number; bytes: number; body: Record<string, unknown> }
 
@@ -209,12 +212,19 @@ async function fill(): Promise<World> {
     consumer: 'large',
     alarm_id: await newAlarm(domainId),
     rule_id: await newRule(domainId),
+    window_id: await newWindow(domainId),
   }
 }
 
 async function newRule(domainId: string): Promise<string> {
   const body = { name: 'telling', source: { type: 'messages' }, condition: 'false' }
   const { body: made } = await call('POST', `/${domainId}/rules`, body)
+  return String(made['id'])
+}
+
+async function newWindow(domainId: string): Promise<string> {
+  const body = { name: 'planned', schedule: '0 3 * * 0', duration: '1h' }
+  const { body: made } = await call('POST', `/${domainId}/maintenance-windows`, body)
   return String(made['id'])
 }
 
@@ -364,6 +374,7 @@ const BOUNDED_OTHERWISE: readonly (readonly [RegExp, string])[] = [
   [/\/iceberg\/v1\/namespaces\/:namespace\/tables$/, 'the one table of a domain'],
   [/\/desired-states$/, 'names of at most 33 documents'],
   [/^\/c\/:domain_id\/commands$/, 'at most 100 open commands of one device, with 1 MiB of payloads'],
+  [/^\/:domain_id\/maintenance-windows\/:window_id$/, 'at most 100 ids of each kind in one window'],
   [/^\/:domain_id\/rules\/:rule_id(\/contacts)?$/, 'the channels, actions and at most 100 contacts of one rule'],
   [/\/(bootstrap|configs|enrollments)(\/|$)/, 'the channels of one device, or the bindings of one configuration'],
   [/^\/:domain_id\/access$/, 'roles that grant one action'],

@@ -44,6 +44,7 @@ export const FAMILIES: ReadonlyMap<string, DomainAction> = new Map<string, Domai
   ['client_state', 'client_state_read'],
   ['rule', 'rule_read'],
   ['alarm', 'alarm_read'],
+  ['maintenance_window', 'rule_read'],
   ...Object.entries(MANAGED).map(([family, { action }]) => [family, action] as const),
 ])
 

@@ -30,6 +30,7 @@ export const DOMAIN_QUOTAS = {
   groups: amount('Groups of a domain', 'groups'),
   consumers: { ...amount('Named consumers of a domain', 'consumers'), standard: 100 },
   rules: { ...amount('Rules of a domain', 'rules'), standard: 1_000 },
+  maintenance_windows: { ...amount('Maintenance windows of a domain', 'maintenance windows'), standard: 100 },
   open_alarms: { ...amount('Alarms of a domain that are not cleared', 'open alarms'), standard: 10_000 },
   messages_per_second: rate('Messages that a domain takes in per second', 'messages per second'),
   message_bytes_per_second: rate('Bytes of messages that a domain takes in per second', 'bytes of messages per second'),

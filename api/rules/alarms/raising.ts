@@ -2,14 +2,17 @@
 import type { Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { newId } from '#core/ids.ts'
-import { continueAlarms, countOpenAlarms, insertAlarms, insertHistory } from './repository.ts'
-import type { AlarmSeries, Episode, NewChange, ToldAlarm } from './repository.ts'
+import { continueAlarms, countOpenAlarms, insertAlarms, insertHistory, resilenceAlarms } from './repository.ts'
+import type { AlarmSeries, AlarmSilence, Episode, NewChange, ToldAlarm } from './repository.ts'
 import { alarmEntry } from './service.ts'
 
 const keyOf = ({ ruleId, clientId, channelId, subtopic, name }: AlarmSeries) =>
   JSON.stringify([ruleId, clientId, channelId, subtopic, name])
 
-type Seen = Omit<Episode, 'isNew' | 'count' | 'firstAtSeconds' | 'lastAtSeconds' | 'clearedAtSeconds'> & {
+export type Seen = Omit<
+  Episode,
+  'isNew' | 'count' | 'firstAtSeconds' | 'lastAtSeconds' | 'clearedAtSeconds' | 'silence'
+> & {
   atSeconds: number
 }
 
@@ -26,28 +29,31 @@ export class Episodes {
     return this.#all.length
   }
 
-  raise(seen: Seen): void {
-    if (this.#open.has(keyOf(seen))) this.repeat(seen)
-    else this.#begin(seen, { isNew: true, count: 1 })
+  /** These return the episode, which may still be silenced before it is stored. */
+  raise(seen: Seen): Episode {
+    return this.#open.has(keyOf(seen)) ? this.repeat(seen) : this.#begin(seen, { isNew: true, count: 1 })
   }
 
   /** The condition still holds. */
-  repeat(seen: Seen): void {
+  repeat(seen: Seen): Episode {
     const open = this.#open.get(keyOf(seen))
-    if (open === undefined) return void this.#begin(seen, { isNew: false, count: 1 })
+    if (open === undefined) return this.#begin(seen, { isNew: false, count: 1 })
     open.count++
     open.lastAtSeconds = Math.max(open.lastAtSeconds, seen.atSeconds)
     open.value = seen.value
+    return open
   }
 
-  clear(seen: Seen): void {
+  clear(seen: Seen): Episode {
     const open = this.#open.get(keyOf(seen)) ?? this.#begin(seen, { isNew: false, count: 0 })
     open.clearedAtSeconds = Math.max(seen.atSeconds, open.firstAtSeconds)
     this.#open.delete(keyOf(seen))
+    return open
   }
 
   #begin({ atSeconds, ...seen }: Seen, of: { isNew: boolean; count: number }): Episode {
-    const episode = { ...seen, ...of, firstAtSeconds: atSeconds, lastAtSeconds: atSeconds, clearedAtSeconds: null }
+    const times = { firstAtSeconds: atSeconds, lastAtSeconds: atSeconds, clearedAtSeconds: null }
+    const episode: Episode = { ...seen, ...of, ...times, silence: null }
     this.#open.set(keyOf(seen), episode)
     this.#all.push(episode)
     return episode
@@ -84,7 +90,8 @@ export class Episodes {
       ...cleared.map((alarm) => changeOf(alarm, 'clear')),
     ]
     await insertHistory(tx, changes, null)
-    for (const alarm of raised) record(alarmEntry('raise', domainKey, alarm))
+    for (const alarm of raised)
+      record(alarmEntry('raise', domainKey, alarm, alarm.isSilenced ? { silenced: true } : {}))
     for (const alarm of cleared) record(alarmEntry('clear', domainKey, alarm))
     return refused
   }
@@ -105,6 +112,26 @@ export class Episodes {
     })
     return { fitting, refused }
   }
+}
+
+/**
+ * The maintenance of alarms is over, or another one goes on. Returns the places of those that a user acknowledged meanwhile: nobody else has to know.
+ */
+export async function endSilence(
+  tx: Transaction,
+  record: Recorder,
+  domainKey: number,
+  series: readonly (AlarmSeries & { silence: AlarmSilence | null })[],
+): Promise<ReadonlySet<number>> {
+  const alarms = await resilenceAlarms(tx, series)
+  const told = alarms.filter(({ isSilenced }) => !isSilenced)
+  await insertHistory(
+    tx,
+    told.map((alarm) => changeOf(alarm, 'unsilence')),
+    null,
+  )
+  for (const alarm of told) record(alarmEntry('unsilence', domainKey, alarm))
+  return new Set(alarms.filter(({ isAcknowledged }) => isAcknowledged).map(({ place }) => place))
 }
 
 const changeOf = ({ key }: ToldAlarm, change: NewChange['change']): NewChange => ({

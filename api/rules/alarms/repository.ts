@@ -38,6 +38,9 @@ export type AlarmRecord = {
   clearedAt: string | null
   clearedBy: string | null
   clearedByName: string | null
+  maintenanceId: string | null
+  maintenanceName: string
+  silencedUntil: string | null
   updatedAt: string
 }
 
@@ -60,7 +63,7 @@ const COLUMNS = sql`a.key, a.id, a.rule_id AS "ruleId", a.rule_name AS "ruleName
   a.cause, a.count, a.comments, a.first_at AS "firstAt", a.last_at AS "lastAt", a.acknowledged_at AS "acknowledgedAt",
   a.acknowledged_by AS "acknowledgedBy", ${nameOf('a.acknowledged_by')} AS "acknowledgedByName", a.assignee_id AS "assigneeId",
   ${nameOf('a.assignee_id')} AS "assigneeName", a.cleared_at AS "clearedAt", a.cleared_by AS "clearedBy", ${nameOf('a.cleared_by')} AS "clearedByName",
-  a.updated_at AS "updatedAt"`
+  a.maintenance_id AS "maintenanceId", a.maintenance_name AS "maintenanceName", a.silenced_until AS "silencedUntil", a.updated_at AS "updatedAt"`
 const FROM = sql`alarms a LEFT JOIN clients c ON c.domain_key = a.domain_key AND c.id = a.client_id
   LEFT JOIN channels h ON h.domain_key = a.domain_key AND h.id = a.channel_id`
 
@@ -85,6 +88,7 @@ export type AlarmFilter = {
   from: string | undefined
   to: string | undefined
   text: string | undefined
+  isSilenced: boolean | undefined
 }
 
 const IN_STATUS = {
@@ -96,7 +100,7 @@ const IN_STATUS = {
 
 function conditionOf({ domainKey, ...filter }: AlarmFilter): Sql<boolean> {
   const where = [sql<boolean>`a.domain_key = ${domainKey}`]
-  const { status, severities, ruleId, clientId, groupId, tag, assigneeId, from, to, text } = filter
+  const { status, severities, ruleId, clientId, groupId, tag, assigneeId, from, to, text, isSilenced } = filter
   if (status !== undefined) where.push(IN_STATUS[status])
   if (severities !== undefined) where.push(sql<boolean>`a.severity = ANY (${[...severities]}::text[])`)
   if (ruleId !== undefined) where.push(sql<boolean>`a.rule_id = ${ruleId}::uuid`)
@@ -109,6 +113,8 @@ function conditionOf({ domainKey, ...filter }: AlarmFilter): Sql<boolean> {
   if (assigneeId !== undefined) where.push(sql<boolean>`a.assignee_id IS NOT DISTINCT FROM ${assigneeId}::uuid`)
   if (from !== undefined) where.push(sql<boolean>`a.last_at >= ${from}::timestamptz`)
   if (to !== undefined) where.push(sql<boolean>`a.first_at < ${to}::timestamptz`)
+  if (isSilenced !== undefined)
+    where.push(isSilenced ? sql<boolean>`a.silenced_until IS NOT NULL` : sql<boolean>`a.silenced_until IS NULL`)
   if (text !== undefined)
     where.push(anyOf(['a.text', 'a.rule_name', 'a.client_name', 'a.name'].map((column) => contains(column, text))))
   return allOf(where)
@@ -261,19 +267,37 @@ export type Episode = AlarmSeries & {
   firstAtSeconds: number
   lastAtSeconds: number
   clearedAtSeconds: number | null
+  /** Null: its contacts are notified. */
+  silence: AlarmSilence | null
 }
 
-export type ToldAlarm = Pick<AlarmRecord, 'key' | 'id' | 'ruleId' | 'ruleName' | 'clientId' | 'severity' | 'name'>
+/** The maintenance in which an alarm is raised. `id` null: it was raised before, and its window is not known. */
+export type AlarmSilence = { id: string | null; name: string; untilMs: number }
 
-const TOLD = sql`a.key, a.id, a.rule_id AS "ruleId", a.rule_name AS "ruleName", a.client_id AS "clientId", a.severity, a.name`
+export type ToldAlarm = Pick<AlarmRecord, 'key' | 'id' | 'ruleId' | 'ruleName' | 'clientId' | 'severity' | 'name'> & {
+  isSilenced: boolean
+}
+
+const TOLD = sql`a.key, a.id, a.rule_id AS "ruleId", a.rule_name AS "ruleName", a.client_id AS "clientId", a.severity, a.name,
+  a.silenced_until IS NOT NULL AS "isSilenced"`
 
 const digestOfSeries = ({ clientId, channelId, subtopic, name }: AlarmSeries): string =>
   `\\x${digestOfParts([clientId, channelId, subtopic, name]).toString('hex')}`
 
 const given = (episodes: readonly Episode[]): Sql =>
-  sql`jsonb_to_recordset(${JSON.stringify(episodes.map((episode, place) => ({ ...episode, digest: digestOfSeries(episode), place })))}::jsonb) AS n ("ruleId" uuid, "ruleName" text,
+  sql`jsonb_to_recordset(${JSON.stringify(
+    episodes.map(({ silence, ...episode }, place) => ({
+      ...episode,
+      digest: digestOfSeries(episode),
+      maintenanceId: silence?.id,
+      maintenanceName: silence?.name ?? '',
+      silencedUntilSeconds: silence === null ? null : silence.untilMs / 1000,
+      place,
+    })),
+  )}::jsonb) AS n ("ruleId" uuid, "ruleName" text,
     "clientId" uuid, "clientName" text, "channelId" uuid, "channelName" text, subtopic text, name text, digest bytea, unit text, severity text, value jsonb,
-    text text, condition text, cause text, count bigint, "firstAtSeconds" float8, "lastAtSeconds" float8, "clearedAtSeconds" float8, place int)`
+    text text, condition text, cause text, count bigint, "firstAtSeconds" float8, "lastAtSeconds" float8, "clearedAtSeconds" float8, "maintenanceId" uuid,
+    "maintenanceName" text, "silencedUntilSeconds" float8, place int)`
 
 /** Adds to the open alarms of these series, and clears those that ended. Returns the places of the episodes that have one. */
 export async function continueAlarms(
@@ -300,13 +324,35 @@ export async function insertAlarms(
   const ids = episodes.map(({ id }) => id)
   const { rows } = await sql<ToldAlarm & { isInserted: boolean; isCleared: boolean }>`
     INSERT INTO alarms AS a (id, domain_key, rule_id, rule_name, client_id, client_name, channel_id, channel_name, subtopic, name, series_digest, unit, severity,
-        value, text, condition, cause, count, first_at, last_at, cleared_at)
+        value, text, condition, cause, count, first_at, last_at, cleared_at, maintenance_id, maintenance_name, silenced_until)
       SELECT (${ids}::uuid[])[n.place + 1], ${domainKey}, n."ruleId", n."ruleName", n."clientId", n."clientName", n."channelId", n."channelName",
         n.subtopic, n.name, n.digest, n.unit, n.severity, n.value, n.text, n.condition, n.cause, n.count, to_timestamp(n."firstAtSeconds"),
-        to_timestamp(n."lastAtSeconds"), to_timestamp(n."clearedAtSeconds") FROM ${given(episodes)} ORDER BY n.place
+        to_timestamp(n."lastAtSeconds"), to_timestamp(n."clearedAtSeconds"), n."maintenanceId", n."maintenanceName",
+        to_timestamp(n."silencedUntilSeconds") FROM ${given(episodes)} ORDER BY n.place
     ON CONFLICT (rule_id, series_digest) WHERE cleared_at IS NULL DO UPDATE SET count = a.count + excluded.count,
       last_at = greatest(a.last_at, excluded.last_at), value = excluded.value, severity = excluded.severity, updated_at = now()
     RETURNING ${TOLD}, a.id = ANY (${ids}::uuid[]) AS "isInserted", a.cleared_at IS NOT NULL AS "isCleared"`.execute(tx)
+  return rows
+}
+
+export type SilencedAlarm = ToldAlarm & { place: number; isAcknowledged: boolean }
+
+/**
+ * The open alarms of these series are no longer silenced, or by another window. Returns those that were silenced.
+ */
+export async function resilenceAlarms(
+  tx: Transaction,
+  series: readonly (AlarmSeries & { silence: AlarmSilence | null })[],
+): Promise<SilencedAlarm[]> {
+  if (series.length === 0) return []
+  const { rows } =
+    await sql<SilencedAlarm>`UPDATE alarms a SET silenced_until = to_timestamp(n.until), updated_at = now(),
+      maintenance_id = coalesce(n.window_id, a.maintenance_id), maintenance_name = coalesce(n.window_name, a.maintenance_name)
+    FROM unnest(${series.map(({ ruleId }) => ruleId)}::uuid[], ${series.map(digestOfSeries)}::bytea[],
+      ${series.map(({ silence }) => (silence === null ? null : silence.untilMs / 1000))}::float8[], ${series.map(({ silence }) => silence?.id ?? null)}::uuid[],
+      ${series.map(({ silence }) => silence?.name ?? null)}::text[]) WITH ORDINALITY AS n (rule_id, digest, until, window_id, window_name, place)
+    WHERE a.cleared_at IS NULL AND a.silenced_until IS NOT NULL AND a.rule_id = n.rule_id AND a.series_digest = n.digest
+    RETURNING (n.place - 1)::int AS place, a.acknowledged_at IS NOT NULL AS "isAcknowledged", ${TOLD}`.execute(tx)
   return rows
 }
 

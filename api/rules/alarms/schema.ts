@@ -13,7 +13,15 @@ export type Severity = (typeof SEVERITIES)[number]
 export const ALARM_STATUSES = ['active', 'acknowledged', 'cleared'] as const
 export type AlarmStatus = (typeof ALARM_STATUSES)[number]
 
-export const ALARM_CHANGES = ['raise', 'acknowledge', 'unacknowledge', 'assign', 'comment', 'clear'] as const
+export const ALARM_CHANGES = [
+  'raise',
+  'unsilence',
+  'acknowledge',
+  'unacknowledge',
+  'assign',
+  'comment',
+  'clear',
+] as const
 
 /** Alarms that one call changes. */
 export const MAX_BULK = 500
@@ -59,6 +67,15 @@ export const AlarmView = Type.Object(
     cleared_at: Type.Optional(Timestamp),
     cleared_by: optionalId('Id of the user who cleared it; absent on a cleared alarm: its rule did'),
     cleared_by_name: Type.Optional(Type.String()),
+    maintenance_id: optionalId('Id of the maintenance window in which it was raised, which may be deleted since'),
+    maintenance_name: Type.Optional(Type.String({ description: 'Name of that window then' })),
+    silenced_until: Type.Optional(
+      Type.String({
+        format: 'date-time',
+        description:
+          'When the maintenance ends in which it was raised: nobody was notified of it. Absent: its contacts were. A cleared alarm keeps it',
+      }),
+    ),
     updated_at: Timestamp,
   },
   { $id: 'Alarm', description: 'An alarm: the condition of a rule that holds, or held, for a series of a client' },
@@ -100,6 +117,9 @@ export const AlarmQuery = Type.Object({
       description: 'Id of the user; `none`: of nobody',
       ...documented({ pattern: '^([0-9a-fA-F-]{36}|none)$' }),
     }),
+  ),
+  silenced: Type.Optional(
+    Type.Boolean({ description: 'true: of which nobody was notified, because of maintenance; false: the others' }),
   ),
   from: Instant('Whose condition held at this time or later'),
   to: Instant('Raised before this time'),
@@ -194,6 +214,9 @@ export function presentAlarm(record: AlarmRecord, domainId: string): AlarmView {
     ...time('cleared_at', record.clearedAt),
     ...given('cleared_by', record.clearedBy),
     ...given('cleared_by_name', record.clearedByName),
+    ...given('maintenance_id', record.maintenanceId),
+    ...given('maintenance_name', record.maintenanceName === '' ? null : record.maintenanceName),
+    ...time('silenced_until', record.silencedUntil),
     updated_at: formatTime(record.updatedAt),
   }
 }

@@ -277,5 +277,6 @@ function filterOf(domainKey: number, query: AlarmQuery): AlarmFilter {
     from: instantOf(query.from, 'from'),
     to: instantOf(query.to, 'to'),
     text: query.text === '' ? undefined : query.text,
+    isSilenced: query.silenced,
   }
 }

@@ -61,6 +61,11 @@ export class SilenceTimers {
     return this.#waiting.has(id) || this.#silent.has(id) || this.#covered.has(id)
   }
 
+  /** The clients that the outage is about. */
+  get covered(): readonly string[] {
+    return [...this.#covered]
+  }
+
   /** Whether the client was found silent by itself. */
   isSilent(id: string): boolean {
     return this.#silent.has(id)

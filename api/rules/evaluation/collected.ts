@@ -4,6 +4,8 @@ import type { Transaction } from '#core/database/index.ts'
 import { queueMessages } from '#queues/index.ts'
 import type { NewMessage } from '#queues/index.ts'
 import { Episodes } from '../alarms/raising.ts'
+import type { Seen } from '../alarms/raising.ts'
+import type { Episode } from '../alarms/repository.ts'
 import type { CompiledAction, CompiledRule } from '../compile.ts'
 import type { Contacts, NewNotification } from '../contacts.ts'
 import type { RuleClient } from '../engine/index.ts'
@@ -12,6 +14,8 @@ import type { Known } from './effects.ts'
 import type { Caused, Evaluation } from './evaluation.ts'
 import { countErrors, countPublications, findTaskKeys, insertPublications } from './repository.ts'
 import type { ChannelRow, NewPublication, StepDomain } from './repository.ts'
+import { settleTellings } from './telling.ts'
+import type { Telling, TellingDeps } from './telling.ts'
 
 /** An alarm, a publication and a start have about as many characters without texts. */
 const CHARS_OF_EFFECT = 500
@@ -20,10 +24,12 @@ const MAX_PUBLICATIONS = 10_000
 
 const FULL = `${MAX_PUBLICATIONS} messages of rules of the domain wait for their publication: a message was not published`
 
+const textsOf = ({ payload }: NewNotification) => String(payload['body'] ?? payload['text'] ?? '').length
+
 export class Collected {
   readonly #episodes = new Episodes()
   readonly #publications: NewPublication[] = []
-  readonly #notifications: NewNotification[] = []
+  readonly #tellings: Telling[] = []
   readonly #starts: { rule: CompiledRule; taskId: string; message: NewMessage }[] = []
   readonly #known: Known
   readonly #domain: StepDomain
@@ -60,48 +66,45 @@ export class Collected {
 
   take(caused: Caused): void {
     const variables = variablesOf(caused, this.#known)
-    const { rule, effect } = caused
+    const { rule, effect, isLate, entry } = caused
+    const notifications: NewNotification[] = []
+    const isAlarm = rule.actions.some(({ type }) => type === 'alarm')
+    const alarm = isAlarm ? this.#alarmOf(caused, variables) : undefined
+    // All but the notifications was done before.
+    const episode = alarm === undefined || isLate ? undefined : this.#alarm(caused, alarm)
     for (const [place, action] of rule.actions.entries()) {
-      if (action.type === 'alarm') this.#alarm(caused, variables)
-      else if (action.on.has(effect.kind)) this.#act(caused, action, { place, rule, variables })
+      if (action.type === 'alarm' || !action.on.has(effect.kind)) continue
+      if (action.type === 'mail') notifications.push(...mailsOf(caused, action, variables, this.#known))
+      else if (action.type === 'webhook') notifications.push(requestOf(caused, action, variables, this.#known))
+      else if (!isLate) this.#act(caused, action, { place, rule, variables })
     }
+    for (const notification of notifications) this.#chars += CHARS_OF_EFFECT + textsOf(notification)
+    // Most messages for which a condition holds tell nobody.
+    if (effect.kind !== 'repeat' || notifications.length > 0 || entry.silencedUntilMs !== null)
+      this.#tellings.push({ caused, alarm, episode, notifications })
   }
 
   #act(
     caused: Caused,
-    action: Exclude<CompiledAction, { type: 'alarm' }>,
+    action: Extract<CompiledAction, { type: 'publish' | 'start' }>,
     { place, rule, variables }: { place: number; rule: CompiledRule; variables: ReturnType<typeof variablesOf> },
   ): void {
     const known = this.#known
-    switch (action.type) {
-      case 'publish': {
-        const of = { domainKey: this.#domain.domainKey, place, variables, known }
-        const publication = publicationOf(caused, action, of)
-        this.#publications.push(publication)
-        this.#chars += CHARS_OF_EFFECT + publication.payload.length
-        return
-      }
-      case 'start':
-        this.#starts.push({ rule, taskId: action.taskId, message: startOf(caused, place, known) })
-        this.#chars += CHARS_OF_EFFECT
-        return
-      case 'mail':
-        for (const mail of mailsOf(caused, action, variables, known)) this.#notify(mail)
-        return
-      case 'webhook':
-        this.#notify(requestOf(caused, action, variables, known))
+    if (action.type === 'start') {
+      this.#starts.push({ rule, taskId: action.taskId, message: startOf(caused, place, known) })
+      this.#chars += CHARS_OF_EFFECT
+      return
     }
+    const of = { domainKey: this.#domain.domainKey, place, variables, known }
+    const publication = publicationOf(caused, action, of)
+    this.#publications.push(publication)
+    this.#chars += CHARS_OF_EFFECT + publication.payload.length
   }
 
-  #notify(notification: NewNotification): void {
-    this.#notifications.push(notification)
-    this.#chars += CHARS_OF_EFFECT + String(notification.payload['body'] ?? notification.payload['text'] ?? '').length
-  }
-
-  #alarm(caused: Caused, variables: ReturnType<typeof variablesOf>): void {
+  #alarmOf(caused: Caused, variables: ReturnType<typeof variablesOf>): Seen {
     const { rule, series, effect } = caused
     const channel = this.#channels.get(series.channelKey)
-    const seen = {
+    return {
       ruleId: rule.id,
       ruleName: rule.name,
       clientId: series.publisherId === '' ? null : series.publisherId,
@@ -118,11 +121,23 @@ export class Collected {
       cause: positionOf(effect.cause),
       atSeconds: effect.atMs / 1000,
     }
+  }
+
+  #alarm({ effect }: Caused, seen: Seen): Episode {
     const { size } = this.#episodes
-    if (effect.kind === 'raise') this.#episodes.raise(seen)
-    else if (effect.kind === 'repeat') this.#episodes.repeat(seen)
-    else this.#episodes.clear(seen)
+    const episode = this.#episodes[effect.kind](seen)
     if (this.#episodes.size > size) this.#chars += CHARS_OF_EFFECT + seen.text.length
+    return episode
+  }
+
+  /** Decides who is notified, before states and alarms are stored. Returns what is sent. */
+  async settle(
+    tx: Transaction,
+    record: Recorder,
+    deps: Omit<TellingDeps, 'domainKey'>,
+  ): Promise<readonly NewNotification[]> {
+    if (this.#tellings.length === 0) return []
+    return await settleTellings(tx, record, this.#tellings, { ...deps, domainKey: this.#domain.domainKey })
   }
 
   async store(
@@ -132,7 +147,14 @@ export class Collected {
       evaluation,
       maxOpen,
       contacts,
-    }: { evaluation: Evaluation; maxOpen: number | undefined; contacts: Pick<Contacts, 'record'> },
+      notifications,
+    }: {
+      evaluation: Evaluation
+      maxOpen: number | undefined
+      contacts: Pick<Contacts, 'record'>
+      /** Those of `settle`. */
+      notifications: readonly NewNotification[]
+    },
   ): Promise<{ published: boolean; started: boolean; notified: boolean }> {
     const { domainKey } = this.#domain
     const refused = this.#episodes.isEmpty
@@ -163,7 +185,7 @@ export class Collected {
         for (const { rule } of starts) this.#countActed(evaluation, rule.key)
       }
     }
-    const notified = await contacts.record(tx, domainKey, this.#notifications)
+    const notified = await contacts.record(tx, domainKey, notifications)
     for (const ruleKey of notified.recorded) this.#countActed(evaluation, ruleKey)
     for (const { ruleKey, reason, count } of notified.refused) {
       const rule = this.#rules.get(ruleKey)

@@ -25,6 +25,8 @@ export type SeriesState = {
   series: Series
   state: RuleState
   last: LastSample | undefined
+  /** Nobody was notified that it raised, because of maintenance, which is looked at again then. Null: its contacts were. */
+  silencedUntilMs: number | null
   isChanged: boolean
   isStored: boolean
 }
@@ -39,6 +41,9 @@ export type Caused = {
   sample: Evaluated | undefined
   last: LastSample | undefined
   windows: WindowReader | undefined
+  /** It raised before, and nobody was notified then. */
+  isLate: boolean
+  entry: SeriesState
 }
 
 /** Characters of a JSON object that is kept for what time causes. */
@@ -78,8 +83,13 @@ export class Evaluation {
   }
 
   /** Gives a state that was stored. */
-  give(rule: CompiledRule, series: Series, stored: { state: RuleState; last: LastSample | undefined }): void {
-    this.#states.set(`${rule.key}\n${keyOf(series)}`, { rule, series, ...stored, isChanged: false, isStored: true })
+  give(
+    rule: CompiledRule,
+    series: Series,
+    { state, last, silencedUntilMs }: Pick<SeriesState, 'state' | 'last' | 'silencedUntilMs'>,
+  ): void {
+    const stored = { rule, series, state, last, silencedUntilMs, isChanged: false, isStored: true }
+    this.#states.set(`${rule.key}\n${keyOf(series)}`, stored)
   }
 
   meet(rule: CompiledRule, sample: Evaluated, windows: WindowReader | undefined): void {
@@ -149,8 +159,22 @@ export class Evaluation {
     const advanced = advanceTime(entry.rule.timing, entry.state, nowMs)
     for (const effect of advanced.effects) this.#tell(entry, effect, undefined, undefined)
     this.#store(entry, advanced)
+    this.#passSilence(entry, nowMs)
     // What is not due yet waits for another time than it did, since its rule was changed.
     if (entry.isStored && dueOf(entry) !== null) entry.isChanged = true
+  }
+
+  /** The maintenance may be over in which it raised. */
+  #passSilence(entry: SeriesState, nowMs: number): void {
+    const { rule, series, state, last, silencedUntilMs } = entry
+    if (silencedUntilMs === null || silencedUntilMs > nowMs) return
+    if (state.status === 'active') {
+      const effect: RuleEffect = { kind: 'raise', atMs: state.sinceMs, cause: state.cause }
+      this.#onEffect({ rule, series, effect, sample: undefined, last, windows: undefined, isLate: true, entry })
+    } else {
+      entry.silencedUntilMs = null
+      entry.isChanged = true
+    }
   }
 
   /** Ends a wait without an effect. */
@@ -160,7 +184,17 @@ export class Evaluation {
 
   #stateOf(rule: CompiledRule, series: Series): SeriesState {
     const key = `${rule.key}\n${keyOf(series)}`
-    return this.#states.get(key) ?? { rule, series, state: IDLE, last: undefined, isChanged: false, isStored: false }
+    return (
+      this.#states.get(key) ?? {
+        rule,
+        series,
+        state: IDLE,
+        last: undefined,
+        silencedUntilMs: null,
+        isChanged: false,
+        isStored: false,
+      }
+    )
   }
 
   #store(entry: SeriesState, { state }: Advanced): void {
@@ -172,13 +206,14 @@ export class Evaluation {
   }
 
   #tell(
-    { rule, series, last }: SeriesState,
+    entry: SeriesState,
     effect: RuleEffect,
     sample: Evaluated | undefined,
     windows: WindowReader | undefined,
   ): void {
+    const { rule, series, last } = entry
     if (effect.kind === 'raise') this.countsOf(rule).raised++
-    this.#onEffect({ rule, series, effect, sample, last, windows })
+    this.#onEffect({ rule, series, effect, sample, last, windows, isLate: false, entry })
   }
 }
 

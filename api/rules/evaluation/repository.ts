@@ -155,6 +155,7 @@ export type StateRow = {
   series: Series
   state: RuleState
   last: LastSample | undefined
+  silencedUntilMs: number | null
 }
 
 type StoredState = {
@@ -164,6 +165,7 @@ type StoredState = {
   subtopic: string
   name: string
   state: { state: RuleState; last?: LastSample }
+  silenced_until_ms: number | null
 }
 
 const stateOf = (row: StoredState): StateRow => ({
@@ -176,9 +178,11 @@ const stateOf = (row: StoredState): StateRow => ({
   },
   state: row.state.state,
   last: row.state.last,
+  silencedUntilMs: row.silenced_until_ms,
 })
 
-const COLUMNS = sql`s.rule_key, s.publisher_id, s.channel_key, s.subtopic, s.name, s.state`
+const COLUMNS = sql`s.rule_key, s.publisher_id, s.channel_key, s.subtopic, s.name, s.state,
+  (extract(epoch FROM s.silenced_until) * 1000)::float8 AS silenced_until_ms`
 
 type StateKey = { ruleKey: number; series: Series }
 
@@ -196,17 +200,19 @@ export async function readStates(tx: Transaction, wanted: readonly StateKey[]): 
   return rows.map(stateOf)
 }
 
-/** States of these rules that time changes, the longest due first. */
+/** States of these rules that time changes, and those whose maintenance may be over: of each at most `limit`, the longest due first. */
 export async function readDue(
   tx: Transaction,
   ruleKeys: readonly number[],
   nowMs: number,
   limit: number,
 ): Promise<StateRow[]> {
-  const { rows } = await sql<StoredState>`SELECT ${COLUMNS} FROM rule_states s
-    WHERE s.rule_key = ANY (${[...ruleKeys]}::bigint[]) AND s.due_at <= to_timestamp(${nowMs / 1000}::float8) ORDER BY s.due_at LIMIT ${limit}`.execute(
-    tx,
-  )
+  const now = sql`to_timestamp(${nowMs / 1000}::float8)`
+  const ofRules = sql`s.rule_key = ANY (${[...ruleKeys]}::bigint[])`
+  const { rows } = await sql<StoredState>`
+    (SELECT ${COLUMNS} FROM rule_states s WHERE ${ofRules} AND s.due_at <= ${now} ORDER BY s.due_at LIMIT ${limit})
+    UNION ALL (SELECT ${COLUMNS} FROM rule_states s WHERE ${ofRules} AND s.silenced_until <= ${now} AND (s.due_at <= ${now}) IS NOT TRUE
+      ORDER BY s.silenced_until LIMIT ${limit})`.execute(tx)
   return rows.map(stateOf)
 }
 
@@ -215,20 +221,21 @@ export type NewState = StateRow & {
   dueMs: number | null
 }
 
+const secondsOf = (ms: number | null) => (ms === null ? null : ms / 1000)
+
 export async function writeStates(tx: Transaction, states: readonly NewState[]): Promise<void> {
   if (states.length === 0) return
   const of = <Name extends keyof Series>(name: Name) => states.map(({ series }) => series[name])
-  await sql`INSERT INTO rule_states (rule_key, publisher_id, channel_key, subtopic, name, series_digest, state, due_at)
-    SELECT n.rule_key, n.publisher_id, n.channel_key, n.subtopic, n.name, n.digest, n.state, to_timestamp(n.due)
+  await sql`INSERT INTO rule_states (rule_key, publisher_id, channel_key, subtopic, name, series_digest, state, due_at, silenced_until)
+    SELECT n.rule_key, n.publisher_id, n.channel_key, n.subtopic, n.name, n.digest, n.state, to_timestamp(n.due), to_timestamp(n.silenced)
       FROM unnest(${states.map(({ ruleKey }) => ruleKey)}::bigint[], ${of('publisherId')}::text[], ${of('channelKey')}::bigint[],
         ${of('subtopic')}::text[], ${of('name')}::text[], ${states.map(({ series }) => digestOfSeries(series))}::bytea[],
         ${jsonArray(states.map(({ state, last }) => JSON.stringify({ state, last })))}::jsonb[],
-        ${states.map(({ dueMs }) => (dueMs === null ? null : dueMs / 1000))}::float8[])
-        AS n (rule_key, publisher_id, channel_key, subtopic, name, digest, state, due)
+        ${states.map(({ dueMs }) => secondsOf(dueMs))}::float8[], ${states.map((one) => secondsOf(one.silencedUntilMs))}::float8[])
+        AS n (rule_key, publisher_id, channel_key, subtopic, name, digest, state, due, silenced)
       JOIN rules r ON r.key = n.rule_key
-    ON CONFLICT ON CONSTRAINT rule_states_pkey DO UPDATE SET state = excluded.state, due_at = excluded.due_at`.execute(
-    tx,
-  )
+    ON CONFLICT ON CONSTRAINT rule_states_pkey DO UPDATE SET state = excluded.state, due_at = excluded.due_at,
+      silenced_until = excluded.silenced_until`.execute(tx)
 }
 
 export async function removeStates(tx: Transaction, states: readonly StateKey[]): Promise<void> {
@@ -489,11 +496,13 @@ export async function domainsOf(db: Queryable, channelKeys: readonly number[]): 
   return rows.map(({ key }) => key)
 }
 
-/** Domains where time changes a state, those with rules that are behind or look at clients, and those where the state of a client changed. */
+/** Domains where time changes a state or maintenance may be over, those with rules that are behind or look at clients, and those where the state of a client changed. */
 export async function listDueDomains(db: Queryable, nowMs: number, limit: number): Promise<number[]> {
   const { rows } = await sql<{ key: number }>`
-    SELECT DISTINCT r.domain_key AS key FROM (SELECT rule_key FROM rule_states WHERE due_at <= to_timestamp(${nowMs / 1000}::float8)
-        ORDER BY due_at LIMIT ${limit}) s JOIN rules r ON r.key = s.rule_key AND r.status = 'enabled' AND r.paused_at IS NULL
+    SELECT DISTINCT r.domain_key AS key FROM ((SELECT rule_key FROM rule_states WHERE due_at <= to_timestamp(${nowMs / 1000}::float8)
+        ORDER BY due_at LIMIT ${limit})
+      UNION ALL (SELECT rule_key FROM rule_states WHERE silenced_until <= to_timestamp(${nowMs / 1000}::float8)
+        ORDER BY silenced_until LIMIT ${limit})) s JOIN rules r ON r.key = s.rule_key AND r.status = 'enabled' AND r.paused_at IS NULL
     UNION SELECT domain_key FROM rules WHERE is_behind AND status = 'enabled' AND paused_at IS NULL
     UNION SELECT domain_key FROM rules WHERE look_after IS NOT NULL AND status = 'enabled' AND paused_at IS NULL
     UNION (WITH RECURSIVE changed (key) AS (SELECT min(domain_key) FROM rule_changes

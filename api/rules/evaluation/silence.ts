@@ -95,6 +95,11 @@ export class SilenceWatch {
     return this.#found !== undefined || this.#clock.nowMs >= this.#nextMs
   }
 
+  /** The clients of its outage. */
+  get covered(): readonly string[] {
+    return this.#timers.covered
+  }
+
   /** The states that a message of the client may end. */
   statesOf(id: string): string[] {
     return [...(this.#timers.isSilent(id) ? [id] : []), ...(this.#timers.isOutage ? [OUTAGE] : [])]

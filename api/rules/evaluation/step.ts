@@ -16,6 +16,7 @@ import { compileRule } from '../compile.ts'
 import type { CompiledRule } from '../compile.ts'
 import type { Contacts } from '../contacts.ts'
 import { RuleClient, RuleIndex } from '../engine/index.ts'
+import { Silencing } from '../maintenance/silencing.ts'
 import { listEnabled, noteChange } from '../repository.ts'
 import type { StoredRule } from '../repository.ts'
 import { lackOf } from '../rights.ts'
@@ -123,6 +124,8 @@ type Domain = {
   channels: { mark: string; byKey: ReadonlyMap<number, ChannelRow> } | undefined
   /** The clients of rules about silence, by the keys of the rules. */
   watches: ReadonlyMap<number, SilenceWatch>
+  /** The maintenance windows of the domain. */
+  silencing: Silencing
   /** When this process last made sure that it has the domain. */
   heldMs: number
   /** Rules about state that have not looked at all clients, and the position from which on the triggers know of them. */
@@ -206,8 +209,8 @@ export class RuleSteps {
         if (domain === undefined) return { ...NOTHING, isElsewhere: true }
         const known = await this.#know(tx, domain)
         const shared = { domain, known, record }
-        const { served, looking, noted } = known
-        const states = await stepStates(tx, this.#deps, { domain, record, rules: served, looking, noted })
+        const { served, looking, noted, silencing } = known
+        const states = await stepStates(tx, this.#deps, { domain, record, rules: served, looking, noted, silencing })
         const together = await this.#stepTogether(tx, shared)
         if (known.windows !== undefined) moved.push({ windows: known.windows, place: together.place })
         const alone = await this.#stepAlone(tx, { ...shared, domain: { ...domain, place: together.place } })
@@ -276,6 +279,7 @@ export class RuleSteps {
       alone: new Map(),
       channels: known?.channels,
       watches: await this.#watch(tx, domainKey, rules, isOurs ? (known?.watches ?? NO_WATCHES) : NO_WATCHES),
+      silencing: await Silencing.of(tx, domainKey),
       heldMs: known?.heldMs ?? -Infinity,
       looking,
       noted: looking.size === 0 ? 0n : await snapshotEnd(tx),
@@ -406,7 +410,7 @@ export class RuleSteps {
       before?: Place
     },
   ): Promise<StepOutcome & { hasChanged: boolean; paused: ReadonlySet<number>; reached: Reached }> {
-    const { domain, record } = shared
+    const { domain } = shared
     const { rules, windows, read } = given
     const nowMs = Date.now() - SETTLE_MS
     const due = await dueOfStep(tx, rules, { isEnd: read.isEnd, nowMs })
@@ -442,12 +446,7 @@ export class RuleSteps {
     const hasMoreSilent = (await judgeSilence(tx, evaluation, judged)) || refreshed.hasMore
     // What is due is settled when no message before it is left.
     if (stoppedAt === undefined) passDue(evaluation, { due, paused, channels, nowMs })
-    await storeStates(tx, evaluation)
-    const outcome = await collected.store(tx, record, {
-      evaluation,
-      maxOpen: this.#deps.quotas.ofDomain(domain.domainKey, 'open_alarms'),
-      contacts: this.#deps.contacts,
-    })
+    const outcome = await this.#store(tx, shared, { evaluation, collected, nowMs })
     await countErrors(
       tx,
       [...met.dropped].map(([{ id }, count]) => ({ ruleId: id, reason: reasonOfDropped(count), count })),
@@ -457,11 +456,31 @@ export class RuleSteps {
     return {
       ...NOTHING,
       ...outcome,
-      hasMore: due.length === MAX_DUE || paused.size > 0 || hasMoreSilent,
+      hasMore: due.length >= MAX_DUE || paused.size > 0 || hasMoreSilent,
       hasChanged: true,
       paused: new Set(paused.keys()),
       reached: stoppedAt === undefined ? read : reachedBefore(stoppedAt),
     }
+  }
+
+  /** Stores states and what they cause. */
+  async #store(
+    tx: Transaction,
+    { domain, known, record }: Shared,
+    { evaluation, collected, nowMs }: { evaluation: Evaluation; collected: Collected; nowMs: number },
+  ): Promise<Pick<StepOutcome, 'published' | 'started' | 'notified'>> {
+    const notifications = await collected.settle(tx, record, {
+      silencing: known.silencing,
+      coveredBy: (key) => known.watches.get(key)?.covered ?? [],
+      nowMs,
+    })
+    await storeStates(tx, evaluation)
+    return await collected.store(tx, record, {
+      evaluation,
+      maxOpen: this.#deps.quotas.ofDomain(domain.domainKey, 'open_alarms'),
+      contacts: this.#deps.contacts,
+      notifications,
+    })
   }
 
   /**

@@ -19,6 +19,7 @@ export async function storeStates(tx: Transaction, evaluation: Evaluation): Prom
       state: entry.state,
       last: entry.last,
       dueMs: dueOf(entry),
+      silencedUntilMs: entry.silencedUntilMs,
     })),
   )
 }

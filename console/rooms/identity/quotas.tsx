@@ -11,6 +11,7 @@ const WORDS: Readonly<Record<Name, string>> = {
   groups: 'Groups',
   consumers: 'Named consumers',
   rules: 'Rules',
+  maintenance_windows: 'Maintenance windows',
   open_alarms: 'Open alarms',
   messages_per_second: 'Messages per second',
   message_bytes_per_second: 'Bytes of messages per second',

@@ -9,6 +9,7 @@ import { createTurns } from '#core/turns.ts'
 import type { CompiledRule, StateSource } from '../../compile.ts'
 import type { Contacts } from '../../contacts.ts'
 import { RuleClient } from '../../engine/index.ts'
+import type { Silencing } from '../../maintenance/silencing.ts'
 import { noteChange } from '../../repository.ts'
 import { lackOf } from '../../rights.ts'
 import type { RightsDeps } from '../../rights.ts'
@@ -73,6 +74,8 @@ type Step = {
   looking: Set<number>
   /** The changes of transactions that begin here are kept for all of these rules. */
   noted: bigint
+  /** The maintenance windows of the domain. */
+  silencing: Silencing
 }
 
 export async function stepStates(tx: Transaction, deps: Deps, step: Step): Promise<Outcome> {
@@ -115,7 +118,7 @@ async function takeWork(
 async function evaluate(
   tx: Transaction,
   deps: Deps,
-  { domain, record }: Step,
+  { domain, record, silencing }: Step,
   { rules, work }: { rules: readonly StateRule[]; work: Work },
 ): Promise<Outcome> {
   const { due, nowMs } = work
@@ -141,11 +144,13 @@ async function evaluate(
     if (state.status === 'pending' && ofDue.isGone(rule, series.publisherId)) evaluation.forget(entry)
     else evaluation.pass(entry, nowMs)
   }
+  const notifications = await collected.settle(tx, record, { silencing, coveredBy: () => [], nowMs })
   await storeStates(tx, evaluation)
   const outcome = await collected.store(tx, record, {
     evaluation,
     maxOpen: deps.quotas.ofDomain(domain.domainKey, 'open_alarms'),
     contacts: deps.contacts,
+    notifications,
   })
   await addCounts(tx, evaluation.counts)
   if (paused.size > 0) await noteChange(tx, domain.domainKey)

@@ -275,6 +275,9 @@ function timesOf(alarm: Alarm): (readonly [string, ReactNode] | undefined)[] {
         <bdi key="assignee">{alarm.assignee_name ?? alarm.assignee_id}</bdi>
       ),
     ],
+    alarm.maintenance_name === undefined && alarm.silenced_until === undefined
+      ? undefined
+      : ['Maintenance', <Maintenance key="maintenance" alarm={alarm} />],
     cleared === undefined
       ? undefined
       : [
@@ -285,6 +288,22 @@ function timesOf(alarm: Alarm): (readonly [string, ReactNode] | undefined)[] {
           </span>,
         ],
   ]
+}
+
+function Maintenance({ alarm }: { alarm: Alarm }) {
+  const { maintenance_name: name, silenced_until: until } = alarm
+  return (
+    <span>
+      {name === undefined ? 'raised in maintenance' : <bdi>{name}</bdi>}
+      {until === undefined ? ', over' : null}
+      {until !== undefined && alarm.status === 'cleared' ? ', nobody was notified' : null}
+      {until !== undefined && alarm.status !== 'cleared' ? (
+        <>
+          , nobody is notified until <Time at={until} />
+        </>
+      ) : null}
+    </span>
+  )
 }
 
 /** Shown before and after the time at which the alarm was raised. */
@@ -343,6 +362,7 @@ type Item = Answer<typeof HISTORY>['history'][number]
 
 const CHANGE_WORDS: Readonly<Record<Item['change'], string>> = {
   raise: 'raised the alarm',
+  unsilence: 'notified its contacts after the maintenance',
   acknowledge: 'acknowledged it',
   unacknowledge: 'took the acknowledgement back',
   assign: 'assigned it',

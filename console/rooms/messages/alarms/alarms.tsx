@@ -35,6 +35,7 @@ const FIELDS = [
   { name: 'group', label: 'Group', hint: 'The id of a group: clients in it, and in the groups below it' },
   { name: 'tag', label: 'Tag', hint: 'Of the client' },
   { name: 'assignee', label: 'Assigned to', hint: 'The id of a user, or none' },
+  { name: 'silenced', label: 'Silenced', options: ['true', 'false'] },
   { name: 'from', label: 'From', isTime: true },
   { name: 'to', label: 'To', isTime: true },
 ] as const
@@ -49,7 +50,7 @@ function timeOf(seconds: string | undefined): string | undefined {
 }
 
 function filtersOf(views: Record<string, string>, status: Chosen): Query<typeof OPERATION> {
-  const { name, severity, rule, client, group, tag, assignee, from, to } = views
+  const { name, severity, rule, client, group, tag, assignee, silenced, from, to } = views
   return {
     status: status === 'all' ? undefined : status,
     text: name,
@@ -59,6 +60,7 @@ function filtersOf(views: Record<string, string>, status: Chosen): Query<typeof 
     group,
     tag,
     assignee,
+    silenced: silenced === undefined ? undefined : silenced === 'true',
     from: timeOf(from),
     to: timeOf(to),
   } as Query<typeof OPERATION>
@@ -162,8 +164,10 @@ export function AlarmSeverity({ alarm }: { alarm: Pick<Alarm, 'severity'> }) {
   return <State tone={tone}>{word}</State>
 }
 
-export function AlarmStatusState({ alarm }: { alarm: Pick<Alarm, 'status'> }) {
+export function AlarmStatusState({ alarm }: { alarm: Pick<Alarm, 'status' | 'silenced_until'> }) {
   const [tone, word] = STATUS_WORDS[alarm.status]
+  // In maintenance, nobody has to do something about it.
+  if (alarm.status === 'active' && alarm.silenced_until !== undefined) return <State tone="idle">Silenced</State>
   return <State tone={tone}>{word}</State>
 }
 

@@ -1,0 +1,103 @@
+/**
+ * Who is notified of what rules cause, by mails and webhook requests: nobody in a maintenance window. Without a notification that it raised, there
+ * is none that it cleared. With one, there is, also in a window. Of what is still active when the window ends, the contacts are notified then,
+ * unless a user acknowledged its alarm.
+ */
+import type { Recorder } from '#api/identity/index.ts'
+import type { Transaction } from '#core/database/index.ts'
+import { inTurns } from '#core/turns.ts'
+import { endSilence } from '../alarms/raising.ts'
+import type { AlarmSeries, Episode } from '../alarms/repository.ts'
+import type { NewNotification } from '../contacts.ts'
+import type { Silence, Silencing } from '../maintenance/silencing.ts'
+import type { Caused, SeriesState } from './evaluation.ts'
+
+/** One effect of a rule, in the order in which they came about. */
+export type Telling = {
+  caused: Caused
+  /** Of its alarm, if the rule has one. */
+  alarm: AlarmSeries | undefined
+  episode: Episode | undefined
+  notifications: readonly NewNotification[]
+}
+
+export type TellingDeps = {
+  domainKey: number
+  silencing: Silencing
+  /** The clients of a rule about silence that its outage covers. */
+  coveredBy: (ruleKey: number) => readonly string[]
+  nowMs: number
+}
+
+/** Silences what is in maintenance, in the states and the alarms, and returns what is sent. */
+export async function settleTellings(
+  tx: Transaction,
+  record: Recorder,
+  tellings: readonly Telling[],
+  deps: TellingDeps,
+): Promise<NewNotification[]> {
+  const { silencing, domainKey, nowMs } = deps
+  const asking = tellings.filter(({ caused }) => caused.effect.kind !== 'clear')
+  const found = await silencing.find(
+    tx,
+    domainKey,
+    asking.map(({ caused }) => ({
+      ruleId: caused.rule.id,
+      clientIds: clientsOf(caused, deps),
+      atMs: caused.isLate ? nowMs : caused.effect.atMs,
+    })),
+  )
+  const silences = new Map(asking.map((telling, index) => [telling, found[index]]))
+  const late = tellings.filter(({ caused }) => caused.isLate)
+  const ending = late.flatMap((telling) =>
+    telling.alarm === undefined ? [] : [{ telling, ...telling.alarm, silence: silences.get(telling) ?? null }],
+  )
+  const answered = await endSilence(tx, record, domainKey, ending)
+  const isAnswered = new Set(ending.flatMap(({ telling }, place) => (answered.has(place) ? [telling] : [])))
+  const sent: NewNotification[] = []
+  const episodes = new Map<SeriesState, Episode>()
+  await inTurns(tellings, (telling) => {
+    const { caused, episode, notifications } = telling
+    const { entry } = caused
+    const wasSilenced = entry.silencedUntilMs !== null
+    const silence = silences.get(telling)
+    if (episode !== undefined) episodes.set(entry, episode)
+    const isTold = settle(telling, silence)
+    // An alarm that is only now raised, for which there was no room before, is as silent as its state.
+    const shown = episodes.get(entry)
+    if (shown !== undefined && caused.effect.kind !== 'clear') shown.silence = alarmSilence(entry, silence)
+    if (isTold && !(wasSilenced && isAnswered.has(telling))) for (const one of notifications) sent.push(one)
+  })
+  return sent
+}
+
+/** Sets whether the state is silenced. Returns whether there are notifications of the effect. */
+function settle({ caused }: Telling, silence: Silence | undefined): boolean {
+  const { entry, effect } = caused
+  const wasSilenced = entry.silencedUntilMs !== null
+  switch (effect.kind) {
+    case 'raise':
+      silenceUntil(entry, silence?.untilMs ?? null)
+      return silence === undefined
+    case 'repeat':
+      return !wasSilenced && silence === undefined
+    case 'clear':
+      silenceUntil(entry, null)
+      return !wasSilenced
+  }
+}
+
+function silenceUntil(entry: SeriesState, untilMs: number | null): void {
+  if (entry.silencedUntilMs === untilMs) return
+  entry.silencedUntilMs = untilMs
+  entry.isChanged = true
+}
+
+const alarmSilence = ({ silencedUntilMs }: SeriesState, silence: Silence | undefined): Episode['silence'] =>
+  silencedUntilMs === null ? null : { id: silence?.id ?? null, name: silence?.name ?? '', untilMs: silencedUntilMs }
+
+/** An outage is about all the clients that it covers. */
+function clientsOf({ rule, series }: Caused, { coveredBy }: TellingDeps): readonly string[] {
+  if (series.publisherId !== '') return [series.publisherId]
+  return rule.silence === undefined ? [] : coveredBy(rule.key)
+}
