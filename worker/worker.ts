@@ -60,7 +60,7 @@ export type StartWorkerOptions = {
 
 export type Worker = { id: string; isolation: IsolationLevel; stop: () => Promise<void> }
 
-export const DEFAULT_TIMING: WorkerTiming = { reconnectMinMs: 250, reconnectMaxMs: 10_000, leaseCheckMs: 250 }
+export const DEFAULT_TIMING: WorkerTiming = { reconnectMinMs: 250, reconnectMaxMs: 8_000, leaseCheckMs: 250 }
 
 /** The backlog per slot: enough that a free slot never waits for a round trip (proto, RegisterRequest.backlog). */
 const BACKLOG_PER_SLOT = 512
