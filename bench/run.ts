@@ -72,7 +72,7 @@ const BENCHES = {
   backlog: benchBacklog,
   'edge-worker': benchEdgeWorker,
   effects: benchEffects,
-  fleet: benchFleet,
+  fleet: async () => void (await benchFleet([])),
   rules: benchRules,
   sandbox: benchSandbox,
   modules: benchModules,
@@ -96,6 +96,7 @@ const LONG = new Set([
 
 const wanted = process.argv.slice(2)
 if (wanted[0] === 'against') process.exit(await benchAgainst(wanted.slice(1)))
+if (wanted[0] === 'fleet') process.exit(await benchFleet(wanted.slice(1)))
 if (wanted[0] === 'automation') process.exit(await benchAutomation(wanted.slice(1)))
 const unknown = wanted.filter((name) => !(name in BENCHES))
 if (unknown.length > 0) {

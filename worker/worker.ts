@@ -60,7 +60,7 @@ export type StartWorkerOptions = {
 
 export type Worker = { id: string; isolation: IsolationLevel; stop: () => Promise<void> }
 
-export const DEFAULT_TIMING: WorkerTiming = { reconnectMinMs: 250, reconnectMaxMs: 10_000, leaseCheckMs: 250 }
+export const DEFAULT_TIMING: WorkerTiming = { reconnectMinMs: 250, reconnectMaxMs: 8_000, leaseCheckMs: 250 }
 
 /** The backlog per slot: enough that a free slot never waits for a round trip (proto, RegisterRequest.backlog). */
 const BACKLOG_PER_SLOT = 512
@@ -88,6 +88,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   const isPlatformOnly = await servesPlatformOnly(isolation.level, options)
   const spool = await Spool.open(join(folder, 'spool'), { maxBytes: config.spoolBytes })
   opening.defer(() => spool.close())
+  tellDamage(spool, join(folder, 'spool'), logger)
   const store = await openModules(opening, { config, logger, folder, open, credentials, managers, isolation })
   const { modules, components } = store
   const { slots, backlog, runMemoryBytes, runners } = capacityOf(config)
@@ -144,6 +145,22 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     await parts.disposeAsync()
   }
   return { id, isolation: isolation.level, stop: () => (stopping ??= stop()) }
+}
+
+/** What the file of results has lost since the last start. */
+function tellDamage({ damage, size }: Spool, path: string, logger: Logger): void {
+  if (damage === undefined) return
+  const facts = { path, bytes: damage.bytes, results: size }
+  if (damage.isInside)
+    logger.warn(
+      facts,
+      'the file of results was changed: the results that were changed are lost, and on_lost decides what becomes of their runs',
+    )
+  else
+    logger.warn(
+      facts,
+      'the file of results ends within one: it was cut, or its last write did not finish; the others are kept',
+    )
 }
 
 /** How many runs the worker takes, in which memory, and what its pool of runners is. */

@@ -169,10 +169,14 @@ class SessionHandler {
     if (session.isDrainAsked) session.sendDrain(true)
     leases.beat(session)
     cluster.add(session)
-    const namesakes = [...cluster.sessions].filter(({ id, name }) => name === session.name && id !== session.id)
-    if (namesakes.length > 0)
+    const namesakes = cluster
+      .named(session.name)
+      .values()
+      .filter(({ id }) => id !== session.id)
+    const others = [...namesakes.take(MAX_NAMED_WORKERS)].map(({ id }) => id)
+    if (others.length > 0)
       logger.warn(
-        { worker: session.name, ids: [session.id, ...namesakes.slice(0, MAX_NAMED_WORKERS).map(({ id }) => id)] },
+        { worker: session.name, ids: [session.id, ...others] },
         'several workers have the same name: give each its own with SKEIN_WORKER_NAME, or use their ids',
       )
     logger.info(

@@ -26,6 +26,7 @@ const NO_WORKERS: ReadonlySet<WorkerSession> = new Set()
 
 export class Cluster {
   readonly #sessions = new Map<number, WorkerSession>()
+  readonly #names = new Map<string, Set<WorkerSession>>()
   readonly #sites = new Sites()
   readonly #touched = new Set<WorkerSession>()
   readonly #tasks: BoundedCache<number, TaskMemory>
@@ -59,6 +60,11 @@ export class Cluster {
     return this.#sessions.get(workerKey)
   }
 
+  /** All sessions of workers with this name. */
+  named(name: string): ReadonlySet<WorkerSession> {
+    return this.#names.get(name) ?? NO_WORKERS
+  }
+
   /** True while a worker of this manager has the run. */
   holds(runId: string): boolean {
     for (const session of this.#sessions.values()) if (session.runs.has(runId)) return true
@@ -67,6 +73,7 @@ export class Cluster {
 
   add(session: WorkerSession): void {
     this.#sessions.set(session.key, session)
+    this.#names.getOrInsertComputed(session.name, () => new Set()).add(session)
     this.#sites.add(session)
     this.changed()
   }
@@ -74,6 +81,8 @@ export class Cluster {
   /** Removes this session; a newer one of the same worker stays. */
   remove(session: WorkerSession): void {
     session.close()
+    const namesakes = this.#names.get(session.name)
+    if (namesakes?.delete(session) === true && namesakes.size === 0) this.#names.delete(session.name)
     this.#sites.remove(session)
     if (this.#sessions.get(session.key) === session) this.#sessions.delete(session.key)
     this.changed()

@@ -2,7 +2,7 @@
  * Register: a new worker presents a join token, a known one its secret. Each registration raises the session epoch, so
  * that older sessions of the worker are void at every manager.
  */
-import type { Database, Transaction } from '#core/database/index.ts'
+import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId, newToken } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
@@ -45,8 +45,13 @@ const MAX_BACKLOG = 100_000
  */
 export async function registerWorker(deps: RegistrationDeps, request: RegisterRequest): Promise<Registered> {
   requireFacts(request)
+  // One statement for each worker that comes back, without a transaction around it: after a loss of the manager, all of them do at once.
+  if (deps.shown === 'plain') {
+    const known = await renew(deps.database.db, deps, request)
+    if (known !== undefined) return known
+  }
   return await deps.database.transaction(async (tx) => {
-    const known = await renew(tx, deps, request)
+    const known = deps.shown === 'plain' ? undefined : await renew(tx, deps, request)
     if (known !== undefined) return known
     const revokedAt = await findRevocation(tx, request)
     const token = await useToken(tx, request.joinToken, revokedAt)
@@ -104,11 +109,7 @@ function factColumns(request: RegisterRequest) {
 type WorkerRow = { key: number; id: string; session_epoch: number; domain_id: string | null; draining: boolean }
 
 // Hello writes the boot id, and reconciles the runs of the former process.
-async function renew(
-  tx: Transaction,
-  deps: RegistrationDeps,
-  request: RegisterRequest,
-): Promise<Registered | undefined> {
+async function renew(tx: Queryable, deps: RegistrationDeps, request: RegisterRequest): Promise<Registered | undefined> {
   if (!isId(request.workerId) || request.workerSecret === '') return undefined
   const { rows } = await sql<WorkerRow>`UPDATE workers SET ${factColumns(request)},
       session_epoch = session_epoch + 1, manager_id = ${deps.managerId},

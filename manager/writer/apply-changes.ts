@@ -6,7 +6,7 @@ import { settleGroups } from './broadcasts.ts'
 import type { Change, ChangeOf } from './changes.ts'
 import { claimRuns } from './claim-runs.ts'
 import { findAssignedRun, markRunning, recordEnds, type ReportedEnd } from './end-runs.ts'
-import { expireWorkerLease, reconcileHello } from './reconcile-runs.ts'
+import { expireWorkerLease, reconcileHellos } from './reconcile-runs.ts'
 import { recordFinished } from './record-finished.ts'
 import { removeWorker } from './remove-worker.ts'
 import { requeueRuns } from './requeue-runs.ts'
@@ -68,8 +68,11 @@ export async function applyChanges(
     const left = await recording
     for (const { change, index } of of('finished')) outcomes[index] = change.finished.filter((one) => left.has(one))
   }
-  for (const { change, index } of of('hello')) {
-    outcomes[index] = await reconcileHello(batch, change.session, change.claims, managerId, change.leaseMs)
+  const hellos = of('hello')
+  if (hellos.length > 0) {
+    const begun = hellos.map(({ change }) => change)
+    const settled = await reconcileHellos(batch, begun, managerId)
+    for (const [at, { index }] of hellos.entries()) outcomes[index] = settled[at]
   }
   for (const { change, index } of of('lose'))
     outcomes[index] = await expireWorkerLease(batch, change.workerKey, change.epoch)

@@ -26,58 +26,115 @@ export type Reconciliation = {
   resend: ReadonlySet<string>
 }
 
-const BEGIN_SESSION = `
-  WITH changed AS (UPDATE workers w SET boot_id = $3, manager_id = $4, last_alive_at = now(),
-    lease_until = now() + make_interval(secs => $5::float8 / 1000)
-  FROM (SELECT key, boot_id FROM workers WHERE key = $1 FOR UPDATE) AS before
-  WHERE w.key = before.key AND w.session_epoch = $2
-  RETURNING w.key, CASE WHEN w.draining THEN 'draining' ELSE 'alive' END AS state, before.boot_id <> $3 AS is_new_boot),
+/** A worker that began a session, with what it claims. */
+export type BegunSession = { session: WorkerSession; claims: HelloClaims; leaseMs: number }
+
+// The rows are locked in the order of their keys, as all statements that lock several workers do.
+const BEGIN_SESSIONS = `
+  WITH begun AS (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::float8[]) AS b (key, epoch, boot_id, lease_ms)),
+  before AS MATERIALIZED (SELECT w.key, w.boot_id FROM workers w WHERE w.key = ANY($1::bigint[]) ORDER BY w.key FOR UPDATE),
+  changed AS (UPDATE workers w SET boot_id = begun.boot_id, manager_id = $5, last_alive_at = now(),
+    lease_until = now() + make_interval(secs => begun.lease_ms / 1000)
+  FROM begun JOIN before ON before.key = begun.key
+  WHERE w.key = begun.key AND w.session_epoch = begun.epoch
+  RETURNING w.key, CASE WHEN w.draining THEN 'draining' ELSE 'alive' END AS state, before.boot_id <> begun.boot_id AS is_new_boot),
   noted AS (${noteWorkers('changed')})
-  SELECT is_new_boot FROM changed`
+  SELECT key, is_new_boot FROM changed`
 
 const HELD = `
-  SELECT ${RUN_COLUMNS} FROM runs r WHERE r.worker_key = $1 AND r.next_check_at IS NOT NULL ORDER BY r.key FOR UPDATE`
+  SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
+  WHERE r.worker_key = ANY($1::bigint[]) AND r.next_check_at IS NOT NULL ORDER BY r.key FOR UPDATE`
 
-/** Undefined: the session's epoch is void, because this worker registered again. */
-export async function reconcileHello(
+/** Workers whose runs are read by one statement. */
+const MAX_TOGETHER = 100
+
+/**
+ * After a loss of the manager, all of its workers say Hello within seconds: those of a batch are written together. Returns an outcome for each;
+ * undefined: the session's epoch is void, because this worker registered again.
+ */
+export async function reconcileHellos(
   batch: RunBatch,
-  session: WorkerSession,
-  claims: HelloClaims,
+  hellos: readonly BegunSession[],
   managerId: string,
-  leaseMs: number,
-): Promise<Reconciliation | undefined> {
-  const [begun] = await batch.rows<{ is_new_boot: boolean }>('begin-session', BEGIN_SESSION, [
-    session.key,
-    session.epoch,
-    claims.bootId,
+): Promise<(Reconciliation | undefined)[]> {
+  const outcomes = new Map<BegunSession, Reconciliation | undefined>()
+  let left = [...hellos]
+  while (left.length > 0) {
+    // Two sessions of one worker are two statements, of which the later one is in force.
+    const ofWorkers = new Map<number, BegunSession>()
+    for (const hello of left)
+      if (ofWorkers.size < MAX_TOGETHER && !ofWorkers.has(hello.session.key)) ofWorkers.set(hello.session.key, hello)
+    const together = [...ofWorkers.values()]
+    left = left.filter((hello) => ofWorkers.get(hello.session.key) !== hello)
+    const settled = await reconcileTogether(batch, together, managerId)
+    for (const [index, hello] of together.entries()) outcomes.set(hello, settled[index])
+  }
+  return hellos.map((hello) => outcomes.get(hello))
+}
+
+type Reconciled = {
+  keep: Set<string>
+  resend: Set<string>
+  kept: AssignedRun[]
+  resumed: AssignedRun[]
+  missing: AssignedRun[]
+}
+
+async function reconcileTogether(
+  batch: RunBatch,
+  hellos: readonly BegunSession[],
+  managerId: string,
+): Promise<(Reconciliation | undefined)[]> {
+  const rows = await batch.rows<{ key: number; is_new_boot: boolean }>('begin-sessions', BEGIN_SESSIONS, [
+    hellos.map(({ session }) => session.key),
+    hellos.map(({ session }) => session.epoch),
+    hellos.map(({ claims }) => claims.bootId),
+    hellos.map(({ leaseMs }) => leaseMs),
     managerId,
-    leaseMs,
   ])
-  if (begun === undefined) return undefined
-  const held = await readAssigned(batch, session.key)
-  const keep = new Set<string>()
-  const resend = new Set<string>()
-  const kept: AssignedRun[] = []
-  const resumed: AssignedRun[] = []
-  const missing: AssignedRun[] = []
+  const isNewBoot = new Map(rows.map((row) => [row.key, row.is_new_boot]))
+  const begun = hellos.filter(({ session }) => isNewBoot.has(session.key))
+  const held = await readAssigned(
+    batch,
+    begun.map(({ session }) => session.key),
+  )
+  const reconciled = new Map(
+    begun.map((hello) => [hello, compareClaims(held.get(hello.session.key) ?? [], hello.claims)]),
+  )
+  await markResumed(
+    batch,
+    [...reconciled.values()].flatMap(({ resumed }) => resumed),
+  )
+  for (const isNew of [true, false]) {
+    const missing = [...reconciled].flatMap(([{ session }, one]) =>
+      isNewBoot.get(session.key) === isNew ? one.missing : [],
+    )
+    await evictRuns(batch, missing, isNew ? 'the worker was restarted' : 'the worker does not hold it')
+  }
+  batch.afterCommit(() => {
+    for (const [{ session }, { kept }] of reconciled) {
+      session.runs.clear()
+      for (const run of kept) session.runs.set(run.id, run)
+    }
+  })
+  return hellos.map((hello) => reconciled.get(hello))
+}
+
+/** The runs of a worker in the database, by what the worker says about them. */
+function compareClaims(held: readonly AssignedRun[], claims: HelloClaims): Reconciled {
+  const found: Reconciled = { keep: new Set(), resend: new Set(), kept: [], resumed: [], missing: [] }
   for (const run of held) {
     const claim = claims.running.get(run.id)
     if (claim?.run.fence === run.fence) {
-      keep.add(run.id)
-      kept.push(run)
-      if (claim.state === TASK_STATE.running && run.state !== TASK_STATE.running) resumed.push(run)
+      found.keep.add(run.id)
+      found.kept.push(run)
+      if (claim.state === TASK_STATE.running && run.state !== TASK_STATE.running) found.resumed.push(run)
     } else if (claims.spooled.get(run.id)?.fence === run.fence) {
-      resend.add(run.id)
-      kept.push(run)
-    } else missing.push(run)
+      found.resend.add(run.id)
+      found.kept.push(run)
+    } else found.missing.push(run)
   }
-  await markResumed(batch, resumed)
-  await evictRuns(batch, missing, begun.is_new_boot ? 'the worker was restarted' : 'the worker does not hold it')
-  batch.afterCommit(() => {
-    session.runs.clear()
-    for (const run of kept) session.runs.set(run.id, run)
-  })
-  return { keep, resend }
+  return found
 }
 
 const RESUME = `
@@ -96,9 +153,21 @@ async function markResumed(batch: RunBatch, runs: readonly AssignedRun[]): Promi
   }
 }
 
-export async function readAssigned(batch: RunBatch, workerKey: number): Promise<AssignedRun[]> {
-  const rows = await batch.rows<RunRow>('held-runs', HELD, [workerKey])
-  return rows.map(fromRunRow).filter(isAssigned)
+/** The runs of these workers that have not ended, by the key of the worker. */
+async function readAssigned(batch: RunBatch, workerKeys: readonly number[]): Promise<Map<number, AssignedRun[]>> {
+  if (workerKeys.length === 0) return new Map()
+  const rows = await batch.rows<RunRow & { worker_key: number }>('held-runs', HELD, [workerKeys])
+  const found = new Map<number, AssignedRun[]>()
+  for (const row of rows) {
+    const run = fromRunRow(row)
+    if (!isAssigned(run)) continue
+    found.getOrInsertComputed(row.worker_key, () => []).push(run)
+  }
+  return found
+}
+
+export async function readAssignedTo(batch: RunBatch, workerKey: number): Promise<AssignedRun[]> {
+  return (await readAssigned(batch, [workerKey])).get(workerKey) ?? []
 }
 
 /**
@@ -148,7 +217,7 @@ export const UNKNOWN_CHECK_MS = 3_600_000
 export async function expireWorkerLease(batch: RunBatch, workerKey: number, epoch: number): Promise<boolean> {
   const [dead] = await batch.rows('declare-dead', DECLARE_DEAD, [workerKey, epoch])
   if (dead === undefined) return false
-  const held = await readAssigned(batch, workerKey)
+  const held = await readAssignedTo(batch, workerKey)
   const waits = held.filter((run) => run.spec.on_lost === 'wait' && run.state === TASK_STATE.running)
   if (waits.length > 0) {
     await batch.rows('mark-unknown', MARK_UNKNOWN, [waits.map((run) => run.key), UNKNOWN_CHECK_MS])

@@ -3,7 +3,7 @@ import { storeRemoved } from '#api/identity/index.ts'
 import { noteWorkers } from '../store/notes.ts'
 import type { RunBatch } from './batch.ts'
 import type { ChangeOf } from './changes.ts'
-import { evictRuns, readAssigned } from './reconcile-runs.ts'
+import { evictRuns, readAssignedTo } from './reconcile-runs.ts'
 
 /** delete: removes its row. revoke: keeps its row for inspection and invalidates its secret and certificates. */
 export type WorkerRemoval = 'delete' | 'revoke'
@@ -30,7 +30,7 @@ export async function removeWorker(
 ): Promise<RemovalOutcome> {
   const [worker] = await batch.rows<LockedWorker>('lock-worker', LOCK_WORKER, [workerKey])
   if (worker === undefined) return 'gone'
-  const held = await readAssigned(batch, workerKey)
+  const held = await readAssignedTo(batch, workerKey)
   if (removal === 'delete' && worker.isAlive && held.length > 0) return 'busy'
   await evictRuns(batch, held, removal === 'delete' ? 'the worker was deleted' : 'the worker was revoked')
   await (removal === 'delete'

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { status } from '@grpc/grpc-js'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { FakeWorker } from './fake-worker.ts'
-import type { Assignment, Message } from './fake-worker.ts'
+import type { Assignment, Message, Ref } from './fake-worker.ts'
 import { SHORT_LEASE, clientOf, startDatabase, startTestManager, until } from './support.ts'
 import type { TestDatabase, TestManager } from './support.ts'
 
@@ -290,6 +290,39 @@ test('a registration ends the earlier session', async () => {
   const earlier = worker.epoch
   await worker.register()
   await expect(worker.hello({ epoch: earlier })).rejects.toMatchObject({ code: status.ABORTED })
+})
+
+test('workers that return together each keep their own runs, whatever they claim, and one with an earlier epoch is refused', async () => {
+  const workers = Array.from({ length: 8 }, newWorker)
+  const held = await Promise.all(
+    workers.map(async (worker) => {
+      await worker.join()
+      return await started(worker)
+    }),
+  )
+  for (const worker of workers) worker.breakStream()
+  for (const worker of workers) await worker.register()
+  const [late] = workers
+  const voidEpoch = late?.epoch ?? ''
+  await late?.register()
+  // Each claims its own run and that of the next one.
+  const welcomes = await Promise.allSettled(
+    workers.map((worker, index) => {
+      const claimed = [held[index], held[(index + 1) % held.length]].flatMap((one) => one?.assignment.run ?? [])
+      const running = claimed.map((run) => ({ run, state: 'TASK_STATE_RUNNING' }))
+      return worker.hello({ running, ...(worker === late ? { epoch: voidEpoch } : {}) })
+    }),
+  )
+  const [refused, ...others] = welcomes
+  expect(refused).toMatchObject({ status: 'rejected', reason: { code: status.ABORTED } })
+  for (const [at, welcome] of others.entries()) {
+    const [own, next] = [held[at + 1], held[(at + 2) % held.length]]
+    expect(welcome).toMatchObject({ value: { keep: [own?.assignment.run], stop: [next?.assignment.run], resend: [] } })
+  }
+  for (const [index, worker] of workers.slice(1).entries())
+    worker.result(held[index + 1]?.assignment.run as Ref, [index])
+  for (const [index, { id }] of held.slice(1).entries())
+    expect(await client.ended(id)).toMatchObject({ state: 3, results: [index] })
 })
 
 test('an unknown token, a wrong secret and a session without Hello are refused', async () => {

@@ -1,8 +1,9 @@
 /** Work without a manager: runs with `on_lost: wait` survive a restart of the worker, output and results come later (task-manager.md section 3). */
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { OnLost, WireTaskState } from '#proto/index.ts'
+import { Spool } from '#worker/spool/index.ts'
 import { JoinedWorker } from './joined-worker.ts'
 import { moduleFromText, until } from './pool.ts'
 
@@ -53,6 +54,25 @@ describe('a run with on_lost wait', () => {
     await joined.startManager()
     expect(await joined.manager.result('run-1')).toMatchObject({ state: WireTaskState.COMPLETED, resultsJson: '[42]' })
     await joined.stop()
+    await joined.join()
+    expect(joined.manager.heard('hello').at(-1)).toMatchObject({ running: [], spooled: [] })
+  })
+
+  test('whose result the disk refuses is run again by the next start', async () => {
+    await using joined = await JoinedWorker.start()
+    joined.manager.assign(await napModule(), 'run-1', WAIT)
+    await joined.manager.running('run-1')
+    await joined.stopManager()
+    const refusing = vi.spyOn(Spool.prototype, 'add').mockRejectedValue(new Error('no space left on device'))
+    await until(() => refusing.mock.calls.length > 0)
+    await joined.stop()
+    refusing.mockRestore()
+    const joining = joined.begin()
+    await joined.startManager()
+    const worker = await joining
+    expect(await joined.manager.result('run-1')).toMatchObject({ state: WireTaskState.COMPLETED, resultsJson: '[42]' })
+    await worker.stop()
+    // Acknowledged, it is never run again.
     await joined.join()
     expect(joined.manager.heard('hello').at(-1)).toMatchObject({ running: [], spooled: [] })
   })

@@ -145,7 +145,8 @@ export class Membership {
       // The connection may be one to a machine that is gone, and a name may have other addresses.
       this.#isDialledBefore = true
       if (monotonicMs() - startedMs > STABLE_SESSION_MS) waitMs = timing.reconnectMinMs
-      const jitter = 0.5 + Math.random()
+      // At most the wait itself: all workers of a manager are back within the longest one.
+      const jitter = 0.5 + Math.random() / 2
       // Another manager is tried soon, within the lease.
       const isRoundOver = managers.next()
       const pauseMs = isRoundOver ? (reconnectAfterMs ?? waitMs) : timing.reconnectMinMs

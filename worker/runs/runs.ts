@@ -99,6 +99,8 @@ export class Runs {
   readonly #logs = new RunLogs()
   /** Unacknowledged results, with the number of heartbeats since. */
   #unacknowledged = new Map<string, number>()
+  /** Results that the disk refused when their runs ended. */
+  readonly #unsaved = new Set<string>()
   #outbox: Outbox | undefined
   #finishedTotal = 0
   /** Ended runs whose result is not on disk yet. */
@@ -157,7 +159,7 @@ export class Runs {
   connect(outbox: Outbox, welcome: Welcome): void {
     this.#outbox = outbox
     this.#unacknowledged.clear()
-    for (const run of welcome.acknowledged) this.#deps.spool.acknowledge(keyOf(run))
+    for (const run of welcome.acknowledged) this.#forget(keyOf(run))
     for (const run of welcome.stop) this.#end(keyOf(run), 'nobody')
     this.#guestCalls.connect(outbox)
     this.#logs.connect(outbox)
@@ -265,7 +267,15 @@ export class Runs {
 
   acknowledge(run: RunRef, isRecorded: boolean): void {
     if (!isRecorded) this.#deps.logger.info({ run: keyOf(run) }, 'dropped a stale result')
-    this.#deps.spool.acknowledge(keyOf(run))
+    this.#forget(keyOf(run))
+  }
+
+  #forget(key: string): void {
+    this.#deps.spool.acknowledge(key)
+    if (this.#unsaved.delete(key))
+      this.#deps.journal.remove(key).catch((error: unknown) => {
+        this.#deps.logger.warn({ err: error }, 'failed to remove an assignment that has ended')
+      })
   }
 
   /** The lease expired: ends all runs except those with `on_lost: wait`. True if any was ended. */
@@ -298,6 +308,7 @@ export class Runs {
       return [RejectReason.ISOLATION, 'the isolation level is too weak for a task of a domain']
     }
     if (this.#isDraining) return [RejectReason.DRAINING, 'the worker is draining']
+    if (this.#deps.spool.isRefused) return [RejectReason.NO_SLOT, 'the disk of the worker refuses results: is it full?']
     if (this.#deps.spool.isFull) return [RejectReason.NO_SLOT, 'too many results are unacknowledged']
     const { slots, backlog } = this.#deps
     if (this.#held.size < slots + backlog) return undefined
@@ -359,7 +370,9 @@ export class Runs {
     this.#finishedTotal++
     this.#settling++
     await settling
-    if (!isLeftForNextStart && assignment.onLost === OnLost.WAIT) await this.#deps.journal.remove(key)
+    // Without a result on disk, the next start runs it again.
+    if (!isLeftForNextStart && assignment.onLost === OnLost.WAIT && !this.#unsaved.has(key))
+      await this.#deps.journal.remove(key)
     this.#settling--
     if (this.#isEmpty) this.#onEmpty?.()
   }
@@ -472,6 +485,7 @@ export class Runs {
     const stored = this.#deps.spool.add(keyOf(assignment.run), toBinary(RunResultSchema, result), urgency)
     this.#outbox?.ended(result)
     await stored.catch((error: unknown) => {
+      this.#unsaved.add(keyOf(assignment.run))
       this.#deps.logger.error({ err: error }, 'failed to spool a result; a crash would lose it')
     })
   }

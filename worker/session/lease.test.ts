@@ -3,6 +3,7 @@ import { Lease } from './lease.ts'
 
 const TTL_MS = 20_000
 const MARGIN_MS = 2_000
+const DAY_MS = 86_400_000
 
 let nowMs = 0
 let sleptMs = 0
@@ -79,6 +80,43 @@ describe('the lease of a worker', () => {
     expect(lease.isValid()).toBe(false)
     renewAfter(3n, 0)
     expect(lease.isValid()).toBe(true)
+  })
+
+  test('goes on when a clock that began in 1970 is set, and notices a sleep afterwards', () => {
+    const sinceStart = { now: () => nowMs, wallNow: () => nowMs + sleptMs }
+    lease = new Lease(sinceStart)
+    renewAfter(1n, 0)
+    sleptMs = 1_790_000_000_000
+    expect(lease.hasSlept()).toBe(false)
+    expect(lease.isValid()).toBe(true)
+    lease.followClock()
+    renewAfter(2n, 1_000)
+    expect(lease.isValid()).toBe(true)
+    nowMs += TTL_MS - MARGIN_MS - 1_000 - 1
+    expect(lease.isValid()).toBe(true)
+    sleptMs += 2_001
+    expect(lease.hasSlept()).toBe(true)
+    expect(lease.isValid()).toBe(false)
+  })
+
+  test('takes a day forward for a sleep, once', () => {
+    renewAfter(1n, 0)
+    sleptMs = DAY_MS
+    expect(lease.isValid()).toBe(false)
+    lease.end()
+    renewAfter(2n, 0)
+    expect(lease.isValid()).toBe(true)
+  })
+
+  test('neither ends nor lasts longer when the clock goes back by a day', () => {
+    renewAfter(1n, 0)
+    sleptMs = -DAY_MS
+    expect(lease.isValid()).toBe(true)
+    lease.followClock()
+    nowMs += TTL_MS - MARGIN_MS - 1
+    expect(lease.isValid()).toBe(true)
+    nowMs += 1
+    expect(lease.isValid()).toBe(false)
   })
 
   test('does not treat a slow correction of the wall clock as sleep', () => {

@@ -16,6 +16,11 @@ const FULL_MARGIN_FROM_MS = 20_000
 const MARGIN_MS = 2_000
 /** The wall clock can be corrected a little; a larger jump means that the machine was suspended. */
 const MAX_JUMP_MS = 2_000
+/**
+ * Before it, the clock of a machine was not set, as after the start of a device without a battery for its clock. Such a device does not know how long it was
+ * suspended either.
+ */
+const FIRST_SET_MS = Date.UTC(2020, 0)
 /** Limit of recorded heartbeats without an answer. */
 const MAX_UNANSWERED = 100
 
@@ -68,10 +73,11 @@ export class Lease {
 
   /**
    * True if the wall clock ran ahead of the monotonic one: the machine was suspended, and other workers can have its
-   * runs.
+   * runs. False for a clock that was set for the first time.
    */
   hasSlept(): boolean {
-    return this.#offset() - this.#offsetMs > MAX_JUMP_MS
+    const expectedMs = this.#offsetMs + this.#clocks.now()
+    return expectedMs >= FIRST_SET_MS && this.#clocks.wallNow() - expectedMs > MAX_JUMP_MS
   }
 
   /**

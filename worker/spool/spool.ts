@@ -2,9 +2,9 @@
  * Results until the manager acknowledged them, on disk unless that happens at once. An append-only file: a record per
  * result and per acknowledgement, each with its length and a checksum. Results of one turn of the event loop share a
  * write and a sync; acknowledgements are written with the next result, or a moment later. A file without unacknowledged
- * results is truncated.
+ * results is truncated. The bound refuses new runs and removes no result: what a failing disk can lose is in docs/guides/join-a-worker.md.
  */
-import { open, rename } from 'node:fs/promises'
+import { open, rename, rm } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
@@ -19,12 +19,22 @@ const COMPACT_BYTES = 32 * 1024 * 1024
 export const SPOOL_WRITE_DELAY_MS = 100
 /** An acknowledgement without a following result is written after this. */
 const ACKNOWLEDGE_DELAY_MS = 250
+/** Results that could not be written are tried again after this. */
+const RETRY_MS = 5_000
 /** Length of payload, length of key, kind, checksum. */
 const HEADER_BYTES = 4 + 2 + 1 + 4
 const KIND_RESULT = 1
 const KIND_ACKNOWLEDGED = 2
 /** A staged result is at most 16 MiB; a longer record is invalid. */
 const MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
+
+/** What a file had besides whole records. */
+export type SpoolDamage = {
+  /** Bytes that are no record. */
+  bytes: number
+  /** Whole records follow them: the file was changed. Otherwise its last write did not finish, or it was cut. */
+  isInside: boolean
+}
 
 type Unwritten = SpooledResult & { dueMs: number; resolve: () => void; reject: (error: unknown) => void }
 
@@ -45,6 +55,11 @@ export class Spool {
   /** Records of acknowledgements for the next write. */
   #acknowledgements: Uint8Array[] = []
   #writing: Promise<void> | undefined
+  /** Results that the disk refused. They are in memory, and are written again later. */
+  #refused: Unwritten[] = []
+  #retryTimer: NodeJS.Timeout | undefined
+  /** Undefined: the file was whole when it was opened. */
+  damage: SpoolDamage | undefined
   #acknowledging: NodeJS.Timeout | undefined
 
   private constructor(path: string, file: FileHandle, maxBytes: number) {
@@ -54,8 +69,10 @@ export class Spool {
     this.#maxBytes = maxBytes
   }
 
-  /** Opens or creates the file. A record that was truncated by a crash, and everything after it, is dropped. */
+  /** Opens or creates the file. What is no whole record is dropped, and told by `damage`. */
   static async open(path: string, options: { maxBytes: number }): Promise<Spool> {
+    // Of a process that was killed while it compacted the file.
+    await rm(draftOf(path), { force: true })
     const file = await open(path, 'a+', 0o600)
     const spool = new Spool(path, file, options.maxBytes)
     try {
@@ -82,9 +99,14 @@ export class Spool {
     return oldest === undefined ? 0 : monotonicMs() - oldest
   }
 
-  /** True while unacknowledged results exceed the limit: the worker must not accept runs. */
+  /** True while unacknowledged results exceed the limit, or the disk refuses them: the worker must not accept runs. */
   get isFull(): boolean {
-    return this.#heldBytes >= this.#maxBytes
+    return this.#heldBytes >= this.#maxBytes || this.isRefused
+  }
+
+  /** True while the only copy of a result is in memory, because the disk refused it. */
+  get isRefused(): boolean {
+    return this.#refused.some(({ key }) => this.#held.has(key))
   }
 
   /** Oldest first. */
@@ -138,6 +160,7 @@ export class Spool {
 
   async close(): Promise<void> {
     clearTimeout(this.#deferTimer)
+    clearTimeout(this.#retryTimer)
     this.writeDeferredNow()
     this.#startWriting()
     await this.#writing
@@ -147,14 +170,29 @@ export class Spool {
 
   async #recover(): Promise<void> {
     const content = await this.#file.readFile()
-    let offset = 0
-    for (let record = readRecord(content, 0); record !== undefined; record = readRecord(content, offset)) {
-      if (record.kind === KIND_RESULT) this.#hold(record.key, record.payload)
-      else this.#release(record.key)
+    let end = 0
+    let lostInside = 0
+    for (let offset = 0; ;) {
+      const record = readRecord(content, offset)
+      if (record === undefined) {
+        const next = endOf(content, offset)
+        // Only a record that is known to begin there is read: a result could contain what looks like one.
+        if (next === undefined || readRecord(content, next) === undefined) break
+        lostInside += next - offset
+        offset = next
+        continue
+      }
+      if (record.kind === KIND_ACKNOWLEDGED) this.#release(record.key)
+      else if (!this.#held.has(record.key)) this.#hold(record.key, record.payload)
       offset = record.end
+      end = record.end
     }
-    await this.#file.truncate(offset)
-    this.#fileBytes = offset
+    await this.#file.truncate(end)
+    this.#fileBytes = end
+    const bytes = lostInside + content.length - end
+    if (bytes > 0) this.damage = { bytes, isInside: lostInside > 0 }
+    // Without the damaged records, which would be told again at each start. It stays as it is on a full disk.
+    if (lostInside > 0) await this.#compact().catch(() => undefined)
   }
 
   #hold(key: string, payload: Uint8Array): void {
@@ -204,14 +242,21 @@ export class Spool {
       const acknowledgements = this.#acknowledgements
       this.#due = []
       this.#acknowledgements = []
+      const again = this.#refused.filter(({ key }) => this.#held.has(key))
+      this.#refused = []
       try {
         if (this.#held.size === this.#deferred.size) await this.#truncate()
         else if (this.#fileBytes > COMPACT_BYTES && this.#fileBytes > 2 * this.#heldBytes) await this.#compact()
-        else await this.#write(results, acknowledgements)
+        else await this.#write([...again, ...results], acknowledgements)
         for (const result of results) result.resolve()
       } catch (cause) {
         const error = new ServiceError('unavailable', `failed to write results to ${this.#path}`, { cause })
         for (const result of results) result.reject(error)
+        this.#refused = [...again, ...results]
+        this.#retryTimer ??= setTimeout(() => {
+          this.#retryTimer = undefined
+          this.#startWriting()
+        }, RETRY_MS).unref()
       }
     }
     // This is in the same turn in which nothing is due any more, so that the next result starts a new write.
@@ -225,9 +270,15 @@ export class Spool {
       ...results.map(({ key, payload }) => encodeRecord(KIND_RESULT, key, payload)),
       ...acknowledgements,
     ])
-    await this.#file.appendFile(bytes)
+    try {
+      await this.#file.appendFile(bytes)
+      if (results.length > 0) await this.#file.datasync()
+    } catch (error) {
+      // A part may have been written. Later records must not follow it.
+      await this.#file.truncate(this.#fileBytes).catch(() => undefined)
+      throw error
+    }
     this.#fileBytes += bytes.length
-    if (results.length > 0) await this.#file.datasync()
   }
 
   /** All results are acknowledged: the file is truncated. */
@@ -240,16 +291,23 @@ export class Spool {
   async #compact(): Promise<void> {
     const written = this.results().filter(({ key }) => !this.#deferred.has(key))
     const records = written.map(({ key, payload }) => encodeRecord(KIND_RESULT, key, payload))
-    const draftPath = `${this.#path}.new`
-    const draft = await open(draftPath, 'w', 0o600)
-    await draft.writeFile(Buffer.concat(records))
-    await draft.sync()
-    await draft.close()
-    await rename(draftPath, this.#path)
-    await syncFolder(dirname(this.#path))
-    await this.#file.close()
-    this.#file = await open(this.#path, 'a+', 0o600)
+    const draftPath = draftOf(this.#path)
+    const draft = await open(draftPath, 'a+', 0o600)
+    try {
+      await draft.truncate(0)
+      await draft.appendFile(Buffer.concat(records))
+      await draft.sync()
+      await rename(draftPath, this.#path)
+    } catch (error) {
+      await draft.close()
+      await rm(draftPath, { force: true })
+      throw error
+    }
+    const before = this.#file
+    this.#file = draft
     this.#fileBytes = records.reduce((sum, record) => sum + record.length, 0)
+    await before.close()
+    await syncFolder(dirname(this.#path))
   }
 }
 
@@ -274,15 +332,25 @@ function encodeRecord(kind: number, key: string, payload: Uint8Array): Uint8Arra
 
 type SpoolRecord = { kind: number; key: string; payload: Uint8Array; end: number }
 
-/** Undefined at the end, and for a truncated or corrupted record. */
-function readRecord(content: Buffer, offset: number): SpoolRecord | undefined {
+const draftOf = (path: string) => `${path}.new`
+
+/** The end of what begins there, as its header says; undefined if that is no header. */
+function endOf(content: Buffer, offset: number): number | undefined {
   if (content.length - offset < HEADER_BYTES) return undefined
+  const kind = content.readUInt8(offset + 6)
   const payloadBytes = content.readUInt32LE(offset)
   const keyBytes = content.readUInt16LE(offset + 4)
-  const start = offset + HEADER_BYTES
-  const end = start + keyBytes + payloadBytes
-  if (payloadBytes > MAX_PAYLOAD_BYTES || end > content.length) return undefined
-  const body = content.subarray(start, end)
+  if ((kind !== KIND_RESULT && kind !== KIND_ACKNOWLEDGED) || payloadBytes > MAX_PAYLOAD_BYTES) return undefined
+  const end = offset + HEADER_BYTES + keyBytes + payloadBytes
+  return end > content.length ? undefined : end
+}
+
+/** Undefined at the end, and for a truncated or changed record. */
+function readRecord(content: Buffer, offset: number): SpoolRecord | undefined {
+  const end = endOf(content, offset)
+  if (end === undefined) return undefined
+  const keyBytes = content.readUInt16LE(offset + 4)
+  const body = content.subarray(offset + HEADER_BYTES, end)
   if (checksum(content.subarray(offset, offset + 7), body) !== content.readUInt32LE(offset + 7)) return undefined
   const payload = Uint8Array.from(body.subarray(keyBytes))
   return { kind: content.readUInt8(offset + 6), key: body.toString('utf8', 0, keyBytes), payload, end }
