@@ -114,6 +114,37 @@ describe('a rule', () => {
     expect(byGroup.json()).toMatchObject({ total: 1 })
   })
 
+  test('waits and clears by the time of the server when clocks of devices are wrong by years; windows follow the time that the rule chose', async () => {
+    const channel = await newChannel()
+    const source = { type: 'messages', channels: [channel] }
+    const waiting = await newRule(plant, { source, condition: 'value > 30.0', for: '1s' })
+    const windows = { source, condition: 'count("1m") >= 3' }
+    const byArrival = await newRule(plant, windows)
+    const byMessage = await newRule(plant, { ...windows, window_time: 'message' })
+    const [past, future] = [Date.UTC(2001, 0, 1) / 1000, Date.UTC(2061, 0, 1) / 1000]
+    const sent = async (v: number, t: number) => await sendRecords(plant, device, channel, [{ n: 'temperature', v, t }])
+    const begunMs = Date.now()
+    await sent(31, future)
+    await sent(32, past)
+    // Late and out of order, within a minute of the first one of that time.
+    await sent(33, past - 10)
+    const [alarm] = await until(async () => {
+      const open = await alarmsOf(plant, waiting.id)
+      return open.length === 1 ? open : undefined
+    }, 'the condition has held for a second')
+    const firstMs = Date.parse(alarm?.first_at ?? '')
+    expect(firstMs - begunMs).toBeGreaterThanOrEqual(0)
+    expect(Math.abs(firstMs - begunMs)).toBeLessThan(60_000)
+    expect(await untilSeen(plant, byArrival.id, 3)).toMatchObject({ matched: 1 })
+    // The record in the past is the second of its minute, and the late one is before it.
+    expect(await untilSeen(plant, byMessage.id, 3)).toMatchObject({ matched: 0 })
+    await sent(34, past - 5)
+    await sent(35, past + 1)
+    expect(await untilSeen(plant, byMessage.id, 5)).toMatchObject({ matched: 1 })
+    await sent(20, past)
+    await until(async () => (await alarmsOf(plant, waiting.id))[0]?.status === 'cleared', 'the alarm is cleared')
+  })
+
   test('reads JSON objects, and counts what its condition has no result for', async () => {
     const channel = await newChannel()
     const rule = await newRule(plant, { ...hot(channel), condition: 'json.level > 3' })
