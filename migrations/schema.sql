@@ -338,7 +338,7 @@ CREATE TABLE alarm_history (
   assignee_id uuid,
   comment text NOT NULL DEFAULT ''::text,
   CONSTRAINT alarm_history_pkey PRIMARY KEY (key),
-  CONSTRAINT alarm_history_change_check CHECK ((change = ANY (ARRAY['raise'::text, 'acknowledge'::text, 'unacknowledge'::text, 'assign'::text, 'comment'::text, 'clear'::text])))
+  CONSTRAINT alarm_history_change_check CHECK ((change = ANY (ARRAY['raise'::text, 'unsilence'::text, 'acknowledge'::text, 'unacknowledge'::text, 'assign'::text, 'comment'::text, 'clear'::text])))
 );
 COMMENT ON TABLE alarm_history IS 'What was done with an alarm, by whom and when.';
 COMMENT ON COLUMN alarm_history.key IS 'Internal key, in the order of the changes of one alarm.';
@@ -379,6 +379,9 @@ CREATE TABLE alarms (
   cleared_at timestamp with time zone,
   cleared_by uuid,
   updated_at timestamp with time zone NOT NULL DEFAULT now(),
+  maintenance_id uuid,
+  maintenance_name text NOT NULL DEFAULT ''::text,
+  silenced_until timestamp with time zone,
   CONSTRAINT alarms_pkey PRIMARY KEY (key),
   CONSTRAINT alarms_acknowledged_check CHECK ((num_nulls(acknowledged_at, acknowledged_by) = ANY (ARRAY[0, 2]))),
   CONSTRAINT alarms_cleared_check CHECK (((cleared_at IS NOT NULL) OR (cleared_by IS NULL))),
@@ -414,6 +417,9 @@ COMMENT ON COLUMN alarms.assignee_id IS 'Id of the user who takes care of it; NU
 COMMENT ON COLUMN alarms.cleared_at IS 'When it was cleared; NULL: it is open.';
 COMMENT ON COLUMN alarms.cleared_by IS 'Id of the user who cleared it; NULL: the rule did, or it is open.';
 COMMENT ON COLUMN alarms.updated_at IS 'When it was last changed.';
+COMMENT ON COLUMN alarms.maintenance_id IS 'Id of the maintenance window in which it was raised; NULL: in none. The window may be deleted since.';
+COMMENT ON COLUMN alarms.maintenance_name IS 'Name of that window then.';
+COMMENT ON COLUMN alarms.silenced_until IS 'Nobody was notified of it, because of maintenance up to this time; NULL: its contacts were.';
 CREATE INDEX alarms_client ON alarms USING btree (client_id, first_at);
 CREATE INDEX alarms_kept ON alarms USING btree (domain_key, cleared_at) WHERE (cleared_at IS NOT NULL);
 CREATE INDEX alarms_open ON alarms USING btree (domain_key, first_at, key) WHERE (cleared_at IS NULL);
@@ -1558,6 +1564,53 @@ COMMENT ON COLUMN mailed_tokens.expires_at IS 'When it expires.';
 CREATE INDEX mailed_tokens_expiry ON mailed_tokens USING btree (expires_at);
 CREATE INDEX mailed_tokens_user ON mailed_tokens USING btree (user_key, purpose, created_at);
 
+CREATE TABLE maintenance_windows (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  domain_key bigint NOT NULL,
+  name text NOT NULL,
+  description text NOT NULL DEFAULT ''::text,
+  starts_at timestamp with time zone,
+  ends_at timestamp with time zone,
+  schedule text,
+  timezone text,
+  duration_seconds bigint,
+  rule_ids uuid[],
+  client_ids uuid[],
+  group_ids uuid[],
+  tags text[],
+  created_by uuid NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_by uuid,
+  updated_at timestamp with time zone,
+  CONSTRAINT maintenance_windows_pkey PRIMARY KEY (key),
+  CONSTRAINT maintenance_windows_id_key UNIQUE (id),
+  CONSTRAINT maintenance_windows_name_key UNIQUE (domain_key, name),
+  CONSTRAINT maintenance_windows_order_check CHECK ((ends_at > starts_at)),
+  CONSTRAINT maintenance_windows_schedule_check CHECK ((num_nulls(schedule, timezone, duration_seconds) = ANY (ARRAY[0, 3]))),
+  CONSTRAINT maintenance_windows_time_check CHECK (((schedule IS NOT NULL) OR ((starts_at IS NOT NULL) AND (ends_at IS NOT NULL))))
+);
+COMMENT ON TABLE maintenance_windows IS 'Planned times of a domain in which rules raise alarms and notify nobody.';
+COMMENT ON COLUMN maintenance_windows.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN maintenance_windows.id IS 'Id that users see.';
+COMMENT ON COLUMN maintenance_windows.domain_key IS 'The domain.';
+COMMENT ON COLUMN maintenance_windows.name IS 'Name, unique in the domain.';
+COMMENT ON COLUMN maintenance_windows.description IS 'What is done then.';
+COMMENT ON COLUMN maintenance_windows.starts_at IS 'When it starts; with a schedule: nothing before it is maintenance. NULL: no bound.';
+COMMENT ON COLUMN maintenance_windows.ends_at IS 'When it ends; with a schedule: nothing after it is maintenance. NULL: no bound.';
+COMMENT ON COLUMN maintenance_windows.schedule IS 'Cron expression of the times when it starts; NULL: it is once.';
+COMMENT ON COLUMN maintenance_windows.timezone IS 'Time zone of the schedule.';
+COMMENT ON COLUMN maintenance_windows.duration_seconds IS 'How long it lasts each time, in elapsed seconds.';
+COMMENT ON COLUMN maintenance_windows.rule_ids IS 'Ids of the rules that it is about; NULL: all.';
+COMMENT ON COLUMN maintenance_windows.client_ids IS 'Ids of the clients; NULL: all.';
+COMMENT ON COLUMN maintenance_windows.group_ids IS 'Ids of groups of clients, with the groups below them; NULL: all.';
+COMMENT ON COLUMN maintenance_windows.tags IS 'Tags of clients, of which one must match; NULL: all.';
+COMMENT ON COLUMN maintenance_windows.created_by IS 'Id of the user who created it.';
+COMMENT ON COLUMN maintenance_windows.created_at IS 'When it was created.';
+COMMENT ON COLUMN maintenance_windows.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
+COMMENT ON COLUMN maintenance_windows.updated_at IS 'When it was last changed; NULL: never.';
+CREATE INDEX maintenance_windows_page ON maintenance_windows USING btree (domain_key, created_at, key);
+
 CREATE TABLE message_consumer_channels (
   consumer_key bigint NOT NULL,
   channel_key bigint NOT NULL,
@@ -2434,6 +2487,7 @@ CREATE TABLE rule_states (
   series_digest bytea NOT NULL,
   state jsonb NOT NULL,
   due_at timestamp with time zone,
+  silenced_until timestamp with time zone,
   CONSTRAINT rule_states_pkey PRIMARY KEY (rule_key, series_digest)
 );
 COMMENT ON TABLE rule_states IS 'The state of a rule for a series of a client. A series without a row is idle.';
@@ -2445,7 +2499,9 @@ COMMENT ON COLUMN rule_states.name IS 'Name of the record; empty: the message ha
 COMMENT ON COLUMN rule_states.series_digest IS 'SHA-256 of client, channel, subtopic and name, which together may be too long for an index.';
 COMMENT ON COLUMN rule_states.state IS 'Whether the condition holds, since when, and the message that caused it.';
 COMMENT ON COLUMN rule_states.due_at IS 'When time alone changes the state; NULL: never.';
+COMMENT ON COLUMN rule_states.silenced_until IS 'Nobody was notified that the rule raised, because of maintenance, which is looked at again then; NULL: its contacts were, or it did not raise.';
 CREATE INDEX rule_states_due ON rule_states USING btree (due_at) WHERE (due_at IS NOT NULL);
+CREATE INDEX rule_states_silenced ON rule_states USING btree (silenced_until) WHERE (silenced_until IS NOT NULL);
 
 CREATE TABLE rules (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -3509,6 +3565,7 @@ ALTER TABLE invitations ADD CONSTRAINT invitations_user_fkey FOREIGN KEY (user_k
 ALTER TABLE known_addresses ADD CONSTRAINT known_addresses_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE mailed_invitations ADD CONSTRAINT mailed_invitations_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE mailed_tokens ADD CONSTRAINT mailed_tokens_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE maintenance_windows ADD CONSTRAINT maintenance_windows_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE message_consumer_channels ADD CONSTRAINT message_consumer_channels_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE message_consumer_channels ADD CONSTRAINT message_consumer_channels_consumer_fkey FOREIGN KEY (consumer_key) REFERENCES message_consumers(key) ON DELETE CASCADE;
 ALTER TABLE message_consumer_deliveries ADD CONSTRAINT message_consumer_deliveries_consumer_fkey FOREIGN KEY (consumer_key) REFERENCES message_consumers(key) ON DELETE CASCADE;
