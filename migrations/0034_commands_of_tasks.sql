@@ -1,7 +1,7 @@
 -- expand: tasks that answer commands instead of clients
 ALTER TABLE tasks ADD COLUMN answers json;
 COMMENT ON COLUMN tasks.answers IS 'The commands to clients that it answers instead of them; NULL: none.';
-CREATE INDEX tasks_answers ON tasks (domain_key, (answers ->> 'command')) WHERE answers IS NOT NULL;
+CREATE INDEX tasks_answers ON tasks (domain_key, (answers ->> 'command'), key) WHERE answers IS NOT NULL;
 
 ALTER TABLE device_commands ADD COLUMN task_id uuid;
 COMMENT ON COLUMN device_commands.task_id IS 'Id of the task that answers it instead of the client; NULL: the client does.';

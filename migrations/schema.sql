@@ -3212,7 +3212,7 @@ COMMENT ON COLUMN tasks.paused_at IS 'Since when it is paused, because its grant
 COMMENT ON COLUMN tasks.queue_timeout_ms IS 'How long a run waits for a worker that fits before it fails, in milliseconds.';
 COMMENT ON COLUMN tasks.missed_ticks IS 'Number of times of its schedules that started no run; of a long downtime at most a minute of seconds.';
 COMMENT ON COLUMN tasks.answers IS 'The commands to clients that it answers instead of them; NULL: none.';
-CREATE INDEX tasks_answers ON tasks USING btree (domain_key, ((answers ->> 'command'::text))) WHERE (answers IS NOT NULL);
+CREATE INDEX tasks_answers ON tasks USING btree (domain_key, ((answers ->> 'command'::text)), key) WHERE (answers IS NOT NULL);
 CREATE INDEX tasks_module ON tasks USING btree (module_key) WHERE (module_key IS NOT NULL);
 CREATE INDEX tasks_of_domain ON tasks USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at) WHERE (domain_key IS NOT NULL);
 CREATE INDEX tasks_of_no_domain ON tasks USING btree (COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at) WHERE (domain_key IS NULL);

@@ -14,10 +14,12 @@ import type { TaskState } from '#proto/index.ts'
 const TABLE = 'command_runs'
 /** Rows of one step; the domains of the due rows take turns. */
 const MAX_OF_STEP = 50
+/** Of the tasks that answer commands of one name, the oldest ones are compared, so that each command costs a bounded time. */
+const MAX_ANSWERING = 100
 /** The oldest due rows that are compared. */
 const MAX_COMPARED = 20_000
 /** The time after which another manager takes the rows of a dead one. */
-const TAKEN_SECONDS = 30
+export const TAKEN_SECONDS = 30
 /** A command that ended while its step was under way is looked at again after this time. */
 const ENDED_SECONDS = 0.2
 /** Larger results are not read: those of commands have half of it, and the error output of a program may be beside it. */
@@ -35,8 +37,9 @@ export function answeringTask(client: string, name: Sql): Sql {
   const is = (field: string, condition: Sql) =>
     sql`(t.answers ->> ${sql.raw(`'${field}'`)} IS NULL OR t.answers ->> ${sql.raw(`'${field}'`)} ${condition})`
   const group = sql`(SELECT g.id::text FROM groups g WHERE g.key = ${column('parent_group_key')})`
-  return sql`(SELECT t.id FROM tasks t WHERE t.domain_key = ${column('domain_key')} AND t.answers IS NOT NULL AND t.answers ->> 'command' = ${name}
-      AND ${is('client_id', sql`= ${column('id')}::text`)} AND ${is('group', sql`= ${group}`)} AND ${is('tag', sql`= ANY (${column('tags')})`)}
+  return sql`(SELECT t.id FROM (SELECT n.id, n.key, n.answers FROM tasks n WHERE n.domain_key = ${column('domain_key')} AND n.answers IS NOT NULL
+        AND n.answers ->> 'command' = ${name} ORDER BY n.key LIMIT ${MAX_ANSWERING}) t
+      WHERE ${is('client_id', sql`= ${column('id')}::text`)} AND ${is('group', sql`= ${group}`)} AND ${is('tag', sql`= ANY (${column('tags')})`)}
     ORDER BY t.answers ->> 'client_id' IS NULL, t.answers ->> 'group' IS NULL, t.answers ->> 'tag' IS NULL, t.key LIMIT 1)`
 }
 
@@ -77,6 +80,8 @@ export type CommandRun = {
   createdAt: string
   expiresAt: string
   isEnded: boolean
+  /** Since it ended; null: it is open. */
+  endedSeconds: number | null
   /** Since it was delivered; 0: it was not. */
   deliveredSeconds: number
   /** Until it ends without an answer. */
@@ -221,7 +226,7 @@ async function takeDue(db: Queryable): Promise<CommandRun[]> {
     taken AS (UPDATE command_runs q SET due_at = now() + make_interval(secs => ${TAKEN_SECONDS})
       FROM locked WHERE q.command_key = locked.command_key RETURNING q.command_key, q.task_id)
     SELECT m.key AS "commandKey", m.id, c.id AS "clientId", m.name, CASE WHEN m.ended_at IS NULL AND r.key IS NULL THEN m.payload END AS payload, m.payload IS NOT NULL AS "hasPayload",
-      m.created_at AS "createdAt", m.expires_at AS "expiresAt", m.ended_at IS NOT NULL AS "isEnded",
+      m.created_at AS "createdAt", m.expires_at AS "expiresAt", m.ended_at IS NOT NULL AS "isEnded", extract(epoch FROM clock_timestamp() - m.ended_at)::float8 AS "endedSeconds",
       coalesce(extract(epoch FROM clock_timestamp() - m.delivered_at), 0)::float8 AS "deliveredSeconds",
       extract(epoch FROM m.due_at - clock_timestamp())::float8 AS "leftSeconds",
       t.key AS "taskKey", t.id AS "taskId", t.name AS "taskName", t.domain_id AS "domainId", t.user_key AS "userKey",

@@ -28,6 +28,7 @@ export type {
 } from './batches.ts'
 export { unpackLeft } from './packs.ts'
 export {
+  TAKEN_SECONDS,
   answeringTask,
   endedCommandRuns,
   handCommands,

@@ -14,7 +14,7 @@ import type { CommandDelivery } from './commands/index.ts'
 import { createBulkTurns } from './connectable/bulk.ts'
 import { connectionRoutes, createConnectionsService } from './connections/index.ts'
 import type { ConnectionsService } from './connections/index.ts'
-import { createDeviceTopics } from './device-topics/index.ts'
+import { ClientWaits, createDeviceTopics } from './device-topics/index.ts'
 import type { DeviceTopics } from './device-topics/index.ts'
 import { MessageGate, identifyRoutes } from './gate/index.ts'
 import { DeviceReports, DeviceStatesService, NotifiedDevices, stateRoutes } from './state/index.ts'
@@ -40,6 +40,9 @@ export type Devices = DeviceServices & {
   over(others: { database: Database; journal: Journal; access: AccessPolicy }): DeviceServices
   stop(): Promise<void>
 }
+
+/** A caller that waits for the state of a device looks again: another process does not tell of most reports. */
+const STATE_LOOK_MS = 2_000
 
 export function createDevices({
   database,
@@ -71,9 +74,11 @@ export function createDevices({
   const topics = createDeviceTopics()
   const notified = new NotifiedDevices(database.db, logger)
   journal.follow('client_state', notified.listener)
-  const reports = new DeviceReports({ database, journal, notified })
+  const stopping = new AbortController()
+  const waits = new ClientWaits(journal, { family: 'client_state', lookAgainMs: STATE_LOOK_MS })
+  const reports = new DeviceReports({ database, journal, notified, waits })
   topics.register(reports.noun)
-  const states = new DeviceStatesService({ database, journal, access })
+  const states = new DeviceStatesService({ database, journal, access, waits, signal: stopping.signal })
   const commands = startCommands({ database, bus, identity, topics, logger })
   return {
     ...services,
@@ -84,6 +89,8 @@ export function createDevices({
     bulk,
     over,
     async stop() {
+      stopping.abort()
+      waits.stop()
       notified.stop()
       topics.stop()
       givenSecrets.stop()

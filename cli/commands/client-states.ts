@@ -12,8 +12,10 @@ const path = ({ flags }: Given) => {
 }
 const VIEW: Call = { method: 'GET', service: 'clients', path }
 const COLUMNS = ['version', 'desired', 'reported', 'delta', 'desired_at', 'reported_at']
-/** The time between two looks. */
-const WATCH_MS = 1000
+/** One request waits as long for a change. */
+const WAIT_MS = 30_000
+/** A server that does not wait is asked again after this time. */
+const PAUSE_MS = 1000
 
 async function diff(cli: Cli, given: Given): Promise<void> {
   const { value } = await cli.call(VIEW, given)
@@ -22,18 +24,34 @@ async function diff(cli: Cli, given: Given): Promise<void> {
   if (Object.keys(delta).length === 0) cli.output.note('the client reports everything that is desired')
 }
 
+/** Nothing after Ctrl-C, which ends the wait. */
+async function viewed(cli: Cli, call: Call, given: Given): Promise<{ value?: unknown }> {
+  try {
+    return await cli.call(call, given)
+  } catch (error) {
+    if (!cli.signal.aborted) throw error
+    return {}
+  }
+}
+
 async function watch(cli: Cli, given: Given): Promise<void> {
   const timeout = given.flags.get('timeout')
   const endsAt = timeout === undefined ? Infinity : performance.now() + secondsOf(timeout, '--timeout') * 1000
   let shown: unknown
   for (;;) {
-    const { value } = await cli.call(VIEW, given)
+    const beganAt = performance.now()
+    const waitMs = Math.ceil(Math.min(WAIT_MS, Math.max(endsAt - beganAt, 0)))
+    const parameters = () => ({ wait: `${waitMs}ms`, version: String(shown) })
+    const { value } = await viewed(cli, shown === undefined ? VIEW : { ...VIEW, parameters }, given)
     const version = isRecord(value) ? value['version'] : undefined
-    if (version !== shown) cli.output.data(value, { columns: COLUMNS })
+    if (cli.signal.aborted) return
+    const isSame = version === shown
+    if (!isSame) cli.output.data(value, { columns: COLUMNS })
     shown = version
-    const leftMs = endsAt - performance.now()
-    if (leftMs <= 0 || cli.signal.aborted) return
-    await sleep(Math.min(WATCH_MS, leftMs), undefined, { signal: cli.signal }).catch(() => undefined)
+    const now = performance.now()
+    if (now >= endsAt || cli.signal.aborted) return
+    const pauseMs = isSame ? Math.min(PAUSE_MS - (now - beganAt), endsAt - now) : 0
+    if (pauseMs > 0) await sleep(pauseMs, undefined, { signal: cli.signal }).catch(() => undefined)
     if (cli.signal.aborted) return
   }
 }

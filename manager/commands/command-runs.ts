@@ -11,7 +11,7 @@ import { hintJournal } from '#api/identity/index.ts'
 import { findFunction } from '#guests/wasm/index.ts'
 import type { Json } from '#guests/wasm/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
-import { endedCommandRuns, isTemporary, startCommandReader } from '#queues/index.ts'
+import { TAKEN_SECONDS, endedCommandRuns, isTemporary, startCommandReader } from '#queues/index.ts'
 import type {
   AnsweringTask,
   CommandEnd,
@@ -169,8 +169,13 @@ class AnsweringRuns {
   }
 
   /** The command has ended otherwise: its run is stopped. */
-  async #finish({ commandKey, id, run, task }: CommandRun): Promise<CommandFate> {
-    if (run === null || task === null) return { to: 'none' }
+  async #finish({ commandKey, id, endedSeconds, run, task }: CommandRun): Promise<CommandFate> {
+    if (task === null) return { to: 'none' }
+    if (run === null) {
+      // Another manager may be starting it, which it took before the end.
+      const leftSeconds = TAKEN_SECONDS - (endedSeconds ?? 0)
+      return leftSeconds > 0 ? { to: 'again', afterSeconds: leftSeconds } : { to: 'none' }
+    }
     if (!isUnderWay(run))
       return run.state === TASK_STATE.stopped ? { to: 'none' } : { to: 'late', status: statusOf(run) }
     await this.#deps.stopRun(task.taskKey, id)

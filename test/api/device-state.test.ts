@@ -52,6 +52,38 @@ describe('a user and a device', () => {
     expect(removed.desired).toEqual({ led: { on: true } })
   })
 
+  test('a user waits for the next change, whichever side makes it', async () => {
+    const device = await plant.newDevice()
+    const { version } = stateOf(await desire(device, { firmware: '1.4' }))
+    const waited = async (query: string) => {
+      const beganMs = performance.now()
+      const state = stateOf(await plant.owner.call('GET', `${pathOf(device)}?${query}`))
+      return { state, ms: performance.now() - beganMs }
+    }
+    // Another version is known: the response follows at once.
+    expect((await waited(`wait=30s&version=${version - 1}`)).state.version).toBe(version)
+    // Nothing changes.
+    const unchanged = await waited(`wait=300ms&version=${version}`)
+    expect(unchanged.state.version).toBe(version)
+    expect(unchanged.ms).toBeGreaterThanOrEqual(290)
+    const desired = waited(`wait=30s&version=${version}`)
+    await desire(device, { firmware: '1.5' })
+    const { state } = await desired
+    expect(state.desired).toEqual({ firmware: '1.5' })
+    // In this process a report that the journal does not record ends the wait as well; without a version, the current one is meant.
+    await asDevice(device, 'PATCH', { firmware: '1.3' })
+    const reported = waited('wait=30s')
+    await new Promise((resolve) => setTimeout(resolve, 200))
+    await asDevice(device, 'PATCH', { battery: 3 })
+    expect((await reported).state.reported).toEqual({ firmware: '1.3', battery: 3 })
+    // A change of another document ends no wait.
+    const other = waited(`wait=500ms&version=${(await reported).state.version}`)
+    await desire(device, { a: 1 }, 'config')
+    expect((await other).ms).toBeGreaterThanOrEqual(490)
+    for (const query of ['wait=2m', 'wait=x', 'version=x', 'version=-1'])
+      expect((await plant.owner.call('GET', `${pathOf(device)}?${query}`)).status, query).toBe(400)
+  })
+
   test('a device may ask for a flat difference as SenML, with its version as the entity tag', async () => {
     const device = await plant.newDevice()
     const { version } = stateOf(await desire(device, { firmware: '1.4', level: 3, on: false }))

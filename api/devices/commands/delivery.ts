@@ -11,6 +11,7 @@ import { Slots } from '#core/slots.ts'
 import { storedBytes } from '#core/stored-json.ts'
 import { monotonicMs } from '#core/time.ts'
 import { DeviceTurns } from '../device-topics/index.ts'
+import type { ClientWaits } from '../device-topics/index.ts'
 import type { IdentifiedDevice } from '../gate/index.ts'
 import { entryOf } from './journal-entries.ts'
 import { COMMAND_METRICS } from './metrics.ts'
@@ -29,7 +30,6 @@ import { MAX_JSON_BYTES, MAX_WAIT_MS } from './schema.ts'
 import type { CommandResult } from './schema.ts'
 import { isOpen } from './states.ts'
 import type { CommandState } from './states.ts'
-import type { CommandWaits } from './waits.ts'
 
 /** Devices that wait, of this process and of one domain, and requests of one device. */
 const MAX_WAITERS = 20_000
@@ -44,7 +44,7 @@ export type Answered = { id: string; status: CommandState; isLate: boolean }
 export type CommandDeliveryDeps = {
   open: OpenCommands
   journal: Pick<Journal, 'change'>
-  waits: CommandWaits
+  waits: ClientWaits
   /** Aborted when the process begins to stop. */
   signal: AbortSignal
 }

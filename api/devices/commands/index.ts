@@ -4,6 +4,7 @@ import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { RoutePlugin } from '#http/index.ts'
+import { ClientWaits } from '../device-topics/index.ts'
 import type { DeviceTopics } from '../device-topics/index.ts'
 import { bulkCommandRoutes } from './bulk/routes.ts'
 import { BulkCommandsService } from './bulk/service.ts'
@@ -13,7 +14,6 @@ import { OpenCommands } from './open.ts'
 import { commandRoutes } from './routes.ts'
 import { CommandsService } from './service.ts'
 import { startCommandSweep } from './sweep.ts'
-import { CommandWaits } from './waits.ts'
 
 export type { CommandDelivery } from './delivery.ts'
 export { COMMAND_METRICS, commandGauges } from './metrics.ts'
@@ -21,6 +21,9 @@ export type { Offered } from './repository.ts'
 export { Answered, CommandResult, OfferedCommands, presentOffered } from './schema.ts'
 
 export type Commands = { readonly delivery: CommandDelivery; readonly routes: RoutePlugin; stop(): Promise<void> }
+
+/** A caller that waits looks again by itself after this time. */
+const LOOK_AGAIN_MS = 15_000
 
 export function startCommands({
   database,
@@ -37,7 +40,7 @@ export function startCommands({
 }): Commands {
   const stopping = new AbortController()
   const { signal } = stopping
-  const waits = new CommandWaits(journal)
+  const waits = new ClientWaits(journal, { family: 'command', lookAgainMs: LOOK_AGAIN_MS })
   const service = new CommandsService({ database, journal, access, quotas, waits, bus, signal })
   const bulks = new BulkCommandsService({ database, journal, access, quotas })
   const delivery = new CommandDelivery({ open: new OpenCommands(database.db, logger), journal, waits, signal })

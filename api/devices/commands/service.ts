@@ -11,6 +11,7 @@ import { Slots } from '#core/slots.ts'
 import { storedBytes } from '#core/stored-json.ts'
 import { formatDurationMs, monotonicMs, parseInstant } from '#core/time.ts'
 import { hintCommandRuns, releaseCommandRun } from '#queues/index.ts'
+import type { ClientWaits } from '../device-topics/index.ts'
 import { clientTable } from '../clients/repository.ts'
 import type { ClientRecord } from '../clients/repository.ts'
 import { entryOf } from './journal-entries.ts'
@@ -41,7 +42,6 @@ import {
 } from './schema.ts'
 import type { CommandQuery, NewCommand } from './schema.ts'
 import { COMMAND_STATES, OPEN_STATES, isOpen } from './states.ts'
-import type { CommandWaits } from './waits.ts'
 
 /** Users who wait for results, of this process and of one domain. */
 const MAX_WAITERS = 2_000
@@ -63,7 +63,7 @@ export type CommandsDeps = {
   journal: Pick<Journal, 'change'>
   access: AccessPolicy
   quotas: Pick<Quotas, 'requireToday'>
-  waits: CommandWaits
+  waits: ClientWaits
   bus: Bus
   /** Aborted when the process begins to stop. */
   signal: AbortSignal

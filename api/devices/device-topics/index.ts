@@ -14,3 +14,4 @@ export type {
 export { formatDeviceTopic, isDeviceTopic, parseDeviceTopic } from './topic.ts'
 export type { DeviceTopic } from './topic.ts'
 export { DeviceTurns } from './turns.ts'
+export { ClientWaits } from './waits.ts'

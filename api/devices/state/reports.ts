@@ -8,6 +8,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { MERGE_PATCH_TYPE, parseExactBody } from '#http/index.ts'
 import { DeviceTurns, noSuchTopic } from '../device-topics/index.ts'
 import type {
+  ClientWaits,
   DeviceMessage,
   DeviceNoun,
   DeviceRepresentation,
@@ -30,15 +31,22 @@ const MAX_REPORT_BYTES = 2 * MAX_DOCUMENT_BYTES
 /** `bytes`: the size in which it came. `patch`: parsed when its turn has come, because a value needs more memory than its text. */
 export type Report = { bytes: number; patch: () => unknown; ifMatch?: number | undefined }
 
-export type DeviceReportsDeps = { database: Database; journal: Journal; notified: NotifiedDevices }
+export type DeviceReportsDeps = {
+  database: Database
+  journal: Journal
+  notified: NotifiedDevices
+  waits: Pick<ClientWaits, 'wake'>
+}
 
 export class DeviceReports {
   readonly #database: Database
   readonly #journal: Journal
   readonly #notified: NotifiedDevices
+  readonly #waits: Pick<ClientWaits, 'wake'>
   readonly #turns = new DeviceTurns('reports')
 
-  constructor({ database, journal, notified }: DeviceReportsDeps) {
+  constructor({ database, journal, notified, waits }: DeviceReportsDeps) {
+    this.#waits = waits
     this.#database = database
     this.#journal = journal
     this.#notified = notified
@@ -59,7 +67,12 @@ export class DeviceReports {
     const asked = parseName(name)
     if (bytes > MAX_REPORT_BYTES)
       throw new ServiceError('too_large', `a report is limited to ${MAX_REPORT_BYTES} bytes: got ${bytes}`)
-    return await this.#turns.run(device, bytes, () => this.#write(device, asked, requireObject(patch()), ifMatch))
+    const state = await this.#turns.run(device, bytes, () =>
+      this.#write(device, asked, requireObject(patch()), ifMatch),
+    )
+    // Most reports are not in the journal.
+    this.#waits.wake(device.clientKey)
+    return state
   }
 
   async #write(

@@ -1,4 +1,5 @@
 /** Routes of the states of devices for users. Those of devices are in the HTTP adapter. */
+import type { FastifyReply } from 'fastify'
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { MERGE_PATCH_TYPE, NoBody, acceptMergePatches, responses } from '#http/index.ts'
@@ -17,6 +18,7 @@ import {
   StateConflict,
   StateName,
   StateProgressAnswer,
+  WaitQuery,
   presentProgress,
   presentState,
   presentStates,
@@ -52,6 +54,13 @@ function documentPath({ base, params, isScoped }: EntityPath, isNamed: boolean):
     : { base: `${base}/desired-state`, params, isScoped }
 }
 
+/** Aborted when the caller has gone. */
+function goneSignal(reply: FastifyReply): AbortSignal {
+  const gone = new AbortController()
+  reply.raw.once('close', () => gone.abort())
+  return gone.signal
+}
+
 const nameIn = (params: unknown) => (params as { name?: string }).name
 const which = (isNamed: boolean) => (isNamed ? 'a named document of the state' : 'the state')
 
@@ -76,15 +85,23 @@ function addView(app: HttpApp, states: DeviceStatesService, of: EntityPath, isNa
     path.base,
     {
       config: { action: 'state_read' },
-      schema: entitySchema(path, {
-        tags,
-        summary: `View ${which(isNamed)} of a client`,
-        description: 'What is desired, what is reported, and the part of the first that the second does not equal.',
-        successes: { 200: DeviceState },
-      }),
+      schema: {
+        ...entitySchema(path, {
+          tags,
+          summary: `View ${which(isNamed)} of a client`,
+          description:
+            'What is desired, what is reported, and the part of the first that the second does not equal. With `wait`, the response follows a change: when the document has another version than `version`, or after the wait.',
+          successes: { 200: DeviceState },
+          kinds: ['rate_limited'],
+        }),
+        querystring: WaitQuery,
+      },
     },
-    async ({ principal, params }) =>
-      presentState(await states.get(principal, addressOf('client', params), nameIn(params))),
+    async ({ principal, params, query }, reply) => {
+      const { wait, version } = query
+      const waiting = wait === undefined ? undefined : { wait, version, signal: goneSignal(reply as never) }
+      return presentState(await states.get(principal, addressOf('client', params), nameIn(params), waiting))
+    },
   )
 }
 

@@ -2,8 +2,8 @@
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Timestamp } from '#api/identity/index.ts'
-import { ErrorBody } from '#http/index.ts'
-import { formatTime } from '#core/time.ts'
+import { ErrorBody, documented } from '#http/index.ts'
+import { DURATION_PATTERN, formatTime } from '#core/time.ts'
 import { MAX_DOCUMENT_BYTES, MAX_DOCUMENT_LEVELS } from './document.ts'
 import type { ListedState, StateProgress, StateRecord } from './repository.ts'
 
@@ -116,4 +116,20 @@ export const presentProgress = ({ total, inSync, pending, neverSeen }: StateProg
   in_sync: inSync,
   pending,
   never_seen: neverSeen,
+})
+
+export const WaitQuery = Type.Object({
+  wait: Type.Optional(
+    Type.String({
+      maxLength: 32,
+      description: 'Time to wait until the document has another version, at most 1m; defaults to none',
+      ...documented({ pattern: DURATION_PATTERN }),
+    }),
+  ),
+  version: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      description: 'With `wait`: the version that the caller has; defaults to the current one',
+    }),
+  ),
 })

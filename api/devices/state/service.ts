@@ -1,12 +1,16 @@
 /** The states of devices for users: what each should be, what it reports, and how far many are. */
 import type { AccessPolicy, DomainAccess, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
+import { durationWithin } from '#core/durations.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
+import { Slots } from '#core/slots.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
+import { monotonicMs } from '#core/time.ts'
 import { createTurns } from '#core/turns.ts'
 import type { Address } from '../connectable/index.ts'
+import type { ClientWaits } from '../device-topics/index.ts'
 import { requireVersion, writeOf } from './changes.ts'
 import type { JsonObject } from './document.ts'
 import { mergePatch, parseName, requireObject } from './document.ts'
@@ -34,7 +38,28 @@ const MAX_WRITTEN_CHARS = 1024 * 1024
 /** The journal keeps what was changed up to this size; of a larger change it has the names of the fields. */
 const MAX_RECORDED_BYTES = 8 * 1024
 
-export type DeviceStatesDeps = { database: Database; journal: Journal; access: AccessPolicy }
+/** Callers who wait for a change, of this process and of one domain. */
+const MAX_WAITERS = 2_000
+const MAX_WAITERS_PER_DOMAIN = 200
+export const MAX_WAIT_MS = 60_000
+
+export type DeviceStatesDeps = {
+  database: Database
+  journal: Journal
+  access: AccessPolicy
+  waits: ClientWaits
+  /** Aborted when the process begins to stop. */
+  signal: AbortSignal
+}
+
+/** Waits until the document has another version. */
+export type StateWait = {
+  wait: string
+  /** Undefined: the one that it has now. */
+  version: number | undefined
+  /** Aborted when the caller has gone. */
+  signal: AbortSignal
+}
 
 /** A merge patch of what is desired, or all of it. */
 export type DesiredChange = { kind: 'patch' | 'replace'; body: unknown }
@@ -43,18 +68,53 @@ export class DeviceStatesService {
   readonly #database: Database
   readonly #journal: Journal
   readonly #access: AccessPolicy
+  readonly #waits: ClientWaits
+  readonly #signal: AbortSignal
+  readonly #waiters = new Slots({
+    what: 'callers that wait for the state of a device',
+    max: MAX_WAITERS,
+    share: MAX_WAITERS_PER_DOMAIN,
+  })
 
-  constructor({ database, journal, access }: DeviceStatesDeps) {
+  constructor({ database, journal, access, waits, signal }: DeviceStatesDeps) {
+    this.#waits = waits
+    this.#signal = signal
     this.#database = database
     this.#journal = journal
     this.#access = access
   }
 
   /** A document that was never written is empty, and has version 0. */
-  async get(caller: UserPrincipal, at: Address, name: string | undefined): Promise<StateRecord> {
+  async get(caller: UserPrincipal, at: Address, name: string | undefined, wait?: StateWait): Promise<StateRecord> {
     const asked = parseName(name)
-    const { key } = await this.#find(caller, at, 'state_read')
-    return (await findState(this.#database.db, key, asked)) ?? unwritten(key, asked)
+    const waitMs = wait === undefined ? 0 : durationWithin(wait.wait, 'wait', [0, MAX_WAIT_MS])
+    const { key, domainKey } = await this.#find(caller, at, 'state_read')
+    if (wait === undefined || waitMs === 0) return await this.#read(key, asked)
+    const changed = await this.#waiters.run(domainKey, () => this.#untilChanged(key, asked, waitMs, wait))
+    // The right may have ended meanwhile.
+    await this.#find(caller, at, 'state_read')
+    return changed
+  }
+
+  async #read(key: number, name: string): Promise<StateRecord> {
+    return (await findState(this.#database.db, key, name)) ?? unwritten(key, name)
+  }
+
+  async #untilChanged(key: number, name: string, waitMs: number, { version, signal }: StateWait): Promise<StateRecord> {
+    const deadlineMs = monotonicMs() + waitMs
+    const over = AbortSignal.any([signal, this.#signal])
+    const wait = this.#waits.begin(key)
+    try {
+      let known = version
+      for (;;) {
+        const state = await this.#read(key, name)
+        known ??= state.version
+        if (state.version !== known || over.aborted || monotonicMs() >= deadlineMs) return state
+        await wait.next(deadlineMs, over)
+      }
+    } finally {
+      wait.end()
+    }
   }
 
   async list(caller: UserPrincipal, at: Address): Promise<ListedState[]> {
