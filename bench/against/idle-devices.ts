@@ -1,5 +1,5 @@
 /**
- * What connected devices cost that neither send nor receive: memory of each, and the processor time that all of them take. Then the same devices
+ * What connected devices cost that neither send nor receive: the memory of all processes, and the processor time that they take. Then the same devices
  * with a document of their state, as far as the build has such documents.
  */
 import { setTimeout as pause } from 'node:timers/promises'
@@ -54,24 +54,23 @@ export async function measureIdleDevices({ call, pid, mqttPort }: RunningBuild):
       clients.push(await openClient(mqttPort, `d${index}`, device))
     })
   }
-  // The first connection of a device loads what is kept of it. The second one is what is compared.
+  // The first connection of a device loads what is kept of it. The second one is what is compared, as a whole: the heap keeps what the first one took.
   await connect()
   for (const client of clients.splice(0)) client.end()
   await pause(SETTLE_MS)
   const figures: IdleFigure[] = []
   const measure = async (what: string) => {
-    const memory = memoryMiBByRole(pid)
     await connect()
     await pause(SETTLE_MS)
     const [processors, beganMs] = [cpuMsByRole(pid), performance.now()]
     await pause(IDLE_MS)
     const seconds = (performance.now() - beganMs) / 1000
     const spent = minus(cpuMsByRole(pid), processors, 1 / seconds)
-    const each = minus(memoryMiBByRole(pid), memory, 1024 / fleet.length)
+    const memory = memoryMiBByRole(pid)
     for (const client of clients.splice(0)) client.end()
     await pause(SETTLE_MS)
     figures.push(
-      { row: `memory of one of ${fleet.length} devices that do nothing${what}`, unit: 'KiB', byRole: each },
+      { row: `memory, with ${fleet.length} devices that do nothing${what}`, unit: 'MiB', byRole: memory },
       {
         row: `processor time per second, with ${fleet.length} devices that do nothing${what}`,
         unit: 'ms',

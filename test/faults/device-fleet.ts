@@ -295,7 +295,7 @@ export class DeviceFleet {
       const reported = `${topic}/state/reported${fourth === '' ? '' : `/${fourth}`}`
       const mark = fourth === '' ? { seen: ++seen } : {}
       client.publishAsync(reported, JSON.stringify({ ...delta, ...mark }), { qos: 1 }).then(
-        () => this.#saw(id, mark.seen),
+        () => this.#recordSeen(id, mark.seen),
         () => undefined,
       )
     })
@@ -311,7 +311,7 @@ export class DeviceFleet {
         if (read === undefined || Object.keys(read.delta).length === 0) continue
         const mark = document === 'state' ? { seen: ++seen } : {}
         const answer = await this.#asDevice(device, 'PATCH', document, { body: { ...read.delta, ...mark } })
-        if (this.#accepted(answer, 200, `a report of ${document}`) !== undefined) this.#saw(device.id, mark.seen)
+        if (this.#accepted(answer, 200, `a report of ${document}`) !== undefined) this.#recordSeen(device.id, mark.seen)
       }
       const taken = await this.#asDevice(device, 'GET', 'commands?wait=200ms')
       const { commands } = this.#accepted<{ commands: Command[] }>(taken, 200, 'commands') ?? { commands: [] }
@@ -327,7 +327,7 @@ export class DeviceFleet {
     }
   }
 
-  #saw(id: string, seen: number | undefined): void {
+  #recordSeen(id: string, seen: number | undefined): void {
     const key = `${id} seen`
     if (seen !== undefined) this.#acknowledged.set(key, Math.max(seen, this.#acknowledged.get(key) ?? 0))
   }
