@@ -156,6 +156,7 @@ export class Rules implements RulesService {
         await clearAlarmsOf(tx, rule.id, caller.id)
         await forgetAll(tx, rule.key)
       } else if (!isDeepStrictEqual(fields.definition.source, source)) await forgetPending(tx, rule.key)
+      if (hasMissed(rule)) await forgetWaits(tx, rule.key)
       await revisitWaits(tx, rule.key)
       if (fields.name !== rule.name) await renameInAlarms(tx, rule.id, fields.name)
       record(entryOf('update', { ...rule, name: fields.name }))
@@ -168,8 +169,10 @@ export class Rules implements RulesService {
     const members = await this.#check(caller, domain, await this.#shown(domain, id))
     await this.#change(caller, domain, id, async (tx, rule, record) => {
       const by = { userKey: caller.key, updatedBy: caller.id }
-      if (rule.status === 'enabled' && from === undefined) await resumeRule(tx, rule.key, by)
-      else {
+      if (rule.status === 'enabled' && from === undefined) {
+        await resumeRule(tx, rule.key, by)
+        if (hasMissed(rule)) await forgetWaits(tx, rule.key)
+      } else {
         await enableRule(tx, rule.key, { ...by, ...(await beginAt(tx, rule.domainKey, await fromOf(tx, from, rule))) })
         await forgetWaits(tx, rule.key)
       }
@@ -316,6 +319,9 @@ export class Rules implements RulesService {
     this.#deps.onChanged(domainKey)
   }
 }
+
+/** Changes of states are not kept for a paused rule. */
+const hasMissed = ({ isPaused, definition }: StoredRule): boolean => isPaused && definition.source.type === 'state'
 
 const POSITION = /^\d+-\d+-\d+$/
 

@@ -229,9 +229,13 @@ test('what does not belong to it is refused with its field', async () => {
 })
 
 test('a rule whose user may not read states any more is paused, and looks at all clients when the right is back', async () => {
-  const device = await plant.newDevice()
-  const rule = await newRule(plant, { source: { type: 'state', clients: [device.id] }, condition: OUTDATED })
-  await untilSeen(plant, rule.id, 1)
+  const [device, recovers] = [await plant.newDevice(), await plant.newDevice()]
+  const rule = await newRule(plant, {
+    source: { type: 'state', clients: [device.id, recovers.id] },
+    condition: OUTDATED,
+    for: '2s',
+  })
+  await untilSeen(plant, rule.id, 2)
   const { db } = plant.api.database
   const { rows } = await sql<{ key: number }>`SELECT user_key AS key FROM rules WHERE id = ${rule.id}::uuid`.execute(db)
   const setUser = async (key: number) => {
@@ -240,12 +244,19 @@ test('a rule whose user may not read states any more is paused, and looks at all
     )
     await sql`UPDATE rule_domains SET version = version + 1`.execute(db)
   }
+  await desire(recovers, { firmware: '2' })
+  await untilSeen(plant, rule.id, 3)
   await setUser(-1)
   await desire(device, { firmware: '2' })
   await until(async () => (await showRule(plant, rule.id)).paused !== undefined, 'it is paused')
+  await report(recovers, { firmware: '2' })
+  await sleep(2_500)
   expect(await alarmsOf(plant, rule.id)).toEqual([])
   await setUser(rows[0]?.key ?? 0)
-  await untilAlarms(rule.id, 1)
+  const [alarm] = await untilAlarms(rule.id, 1)
+  expect(alarm?.client_id).toBe(device.id)
+  // What waited for a time ended while it was paused.
+  expect(await showRule(plant, rule.id)).toMatchObject({ raised: 1 })
 })
 
 const examples = (parse(readFileSync('examples/rules/state.yaml', 'utf8')) as { rules: Example[] }).rules

@@ -15,7 +15,7 @@ import type { Pause, PeriodicRounds, Rounds } from '#core/rounds.ts'
 import { monotonicMs } from '#core/time.ts'
 import { hintMessages } from '#queues/index.ts'
 import { compileRule } from '../compile.ts'
-import { listEnabled, lockDomain, noteChange } from '../repository.ts'
+import { forgetWaits, listEnabled, lockDomain, noteChange } from '../repository.ts'
 import { lackOf } from '../rights.ts'
 import {
   domainsOf,
@@ -276,6 +276,8 @@ export class Evaluator {
       await database.transaction(async (tx) => {
         await lockDomain(tx, domainKey)
         await endPause(tx, key)
+        // What changed meanwhile is not known: it looks at all clients, and `for` begins again.
+        if (stored.definition.source.type === 'state') await forgetWaits(tx, key)
         await noteChange(tx, domainKey)
       })
       this.#noteChange(domainKey)

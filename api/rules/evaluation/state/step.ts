@@ -103,8 +103,8 @@ async function takeWork(
   const { changes, looked } = await takeChanges(tx, domain.domainKey, limit, look)
   const isDrained = changes.length < limit
   const nowMs = Date.now() - SETTLE_MS
-  const keys = rules.map(({ key }) => key)
-  // What is due is settled when no change before it is left.
+  // What is due is settled when no change before it is left, and when the rule has looked at what changed while it was paused.
+  const keys = rules.flatMap(({ key }) => (looking.has(key) ? [] : [key]))
   const due = isDrained ? await readDue(tx, keys, nowMs, MAX_DUE) : []
   const isFull = !isDrained || due.length === MAX_DUE
   if (rule === undefined || look === undefined || !isDrained)
