@@ -2,6 +2,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { call } from '../../api/call.ts'
+import { formatJson } from '../../api/json.ts'
 import { query } from '../../api/queries.ts'
 import type { Answer } from '../../api/call.ts'
 import { Button, SelectField, TextArea, TextField } from '../../design/controls.tsx'
@@ -54,7 +55,7 @@ export function KeptState({ task, domain }: { task: string; domain: string }) {
           const { total, keys: rows } = await call(LIST, { params, query: page, signal })
           return { total, rows }
         }}
-        rowId={({ client, key }) => JSON.stringify([client, key])}
+        rowId={({ client, key }) => formatJson([client, key])}
         columns={columnsOf({ denied, onShow: setShown, onDelete: setDeleted })}
         empty={
           <Empty icon="code" title="No state">
