@@ -226,7 +226,12 @@ async function startDeviceParts(life: Lifecycle, options: ApiOptions, { identity
       const value = await startArchiver({ database, logger, url, afterMs })
       return { value, stop: () => value.stop() }
     })
-  } else await forgetArchiveRounds(database.db)
+  } else {
+    // Only alerts need it: a start does not depend on it.
+    await forgetArchiveRounds(database.db).catch((error: unknown) =>
+      logger.warn({ err: error }, 'failed to forget the last round of the archive; its alerts may fire'),
+    )
+  }
   const fullDomains = createFullDomains(database, identity.quotas, logger)
   const provisioning = await life.start('provisioning', async () => {
     const value = await startProvisioning({

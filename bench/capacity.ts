@@ -61,7 +61,7 @@ const cost = (name: string, { us, roles }: Spent): Row => ({
 })
 
 /** Bytes of the tables and indexes; the write-ahead log is recycled and has a bound of its own. */
-function tableBytes(dataDir: string): number {
+export function tableBytes(dataDir: string): number {
   const base = join(dataDir, 'postgres', 'cluster', 'base')
   return readdirSync(base, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())

@@ -21,6 +21,7 @@ import { benchFilters } from './filters.ts'
 import { benchFairnessOfRequests } from './fairness-web.ts'
 import { benchFirstRuns } from './first-runs.ts'
 import { benchFleet } from './fleet.ts'
+import { benchHistory } from './history.ts'
 import { describeHost, processorTime } from './host.ts'
 import { benchIngest } from './ingest.ts'
 import { benchJournal } from './journal.ts'
@@ -73,6 +74,7 @@ const BENCHES = {
   'edge-worker': benchEdgeWorker,
   effects: benchEffects,
   fleet: async () => void (await benchFleet([])),
+  history: benchHistory,
   rules: benchRules,
   sandbox: benchSandbox,
   modules: benchModules,
@@ -89,6 +91,7 @@ const LONG = new Set([
   'edge-worker',
   'effects',
   'filters',
+  'history',
   'languages',
   'processes',
   'soak',

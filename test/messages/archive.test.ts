@@ -207,30 +207,34 @@ const STEPS = [
   ...(['manifest list written', 'metadata written', 'committed'] as const),
 ]
 
-test('an export that ends at any step is repeated, and leaves only files that are known', async () => {
-  const device = await plant.newConnectedDevice()
-  const names: string[] = []
-  for (const [index, step] of STEPS.entries()) {
-    names.push(`step${index}`)
-    await publish(device, [{ n: `step${index}`, v: index }])
-    // Weeks beside it get partitions too, which the archiver plans.
-    await moveArrivals(plant.api, 12 + 3 * index)
-    let isReached = false
-    const atStep = (reached: string) => {
-      if (reached !== step || isReached) return Promise.resolve()
-      isReached = true
-      return Promise.reject(new Error(`ended at ${step}`))
+test(
+  'an export that ends at any step is repeated, and leaves only files that are known',
+  { timeout: 180_000 },
+  async () => {
+    const device = await plant.newConnectedDevice()
+    const names: string[] = []
+    for (const [index, step] of STEPS.entries()) {
+      names.push(`step${index}`)
+      await publish(device, [{ n: `step${index}`, v: index }])
+      // Weeks beside it get partitions too, which the archiver plans.
+      await moveArrivals(plant.api, 12 + 3 * index)
+      let isReached = false
+      const atStep = (reached: string) => {
+        if (reached !== step || isReached) return Promise.resolve()
+        isReached = true
+        return Promise.reject(new Error(`ended at ${step}`))
+      }
+      await archive(plant.api, folder.url, { atStep }).catch(() => undefined)
+      expect(isReached, step).toBe(true)
+      await archive(plant.api, folder.url)
+      const found = (await archivedRows()).map((row) => String(row['name'])).filter((name) => name.startsWith('step'))
+      expect(found.toSorted(), step).toEqual(names)
     }
-    await archive(plant.api, folder.url, { atStep }).catch(() => undefined)
-    expect(isReached, step).toBe(true)
-    await archive(plant.api, folder.url)
-    const found = (await archivedRows()).map((row) => String(row['name'])).filter((name) => name.startsWith('step'))
-    expect(found.toSorted(), step).toEqual(names)
-  }
-  await archive(plant.api, folder.url, { graceSeconds: -1 })
-  const { rows } = await plant.api.database.pool.query<{ path: string }>('SELECT path FROM archive_files')
-  expect(filesBelow(folder.path)).toEqual(rows.map((row) => row.path.slice('file://'.length)).toSorted())
-})
+    await archive(plant.api, folder.url, { graceSeconds: -1 })
+    const { rows } = await plant.api.database.pool.query<{ path: string }>('SELECT path FROM archive_files')
+    expect(filesBelow(folder.path)).toEqual(rows.map((row) => row.path.slice('file://'.length)).toSorted())
+  },
+)
 
 test('verification finds a missing and a cut file, and the range is copied again', async () => {
   type Check = { faults: string[]; next?: string; files: number }
@@ -371,50 +375,54 @@ test('a channel that was removed long ago leaves the archive too', async () => {
   expect((await archive(plant.api, folder.url, { memory })).audit).toBeUndefined()
 })
 
-test('a database that was restored to before an export is not confused by the files of its future', async () => {
-  const device = await plant.newConnectedDevice()
-  await publish(device, [{ n: 'restored:first', v: 1 }])
-  await moveArrivals(plant.api, 52)
-  await archive(plant.api, folder.url)
-  const { pool } = plant.api.database
-  const TABLES = ['archive_tables', 'archive_plans', 'archive_ranges', 'archive_files']
-  for (const name of TABLES) await pool.query(`CREATE TABLE saved_${name} AS SELECT * FROM ${name}`)
-  await pool.query(`CREATE TABLE saved_owner AS SELECT * FROM installation WHERE name = 'archive_owner'`)
-  const before = new Set((await dataFiles()).map(({ path }) => path))
-  // The future: another range, a range that was copied again, and files that were deleted.
-  await publish(device, [{ n: 'restored:second', v: 2 }])
-  await moveArrivals(plant.api, 56)
-  const { rows: ranges } = await pool.query('UPDATE archive_ranges SET changes = changes + 1 RETURNING 1')
-  expect(ranges.length).toBeGreaterThan(1)
-  await archive(plant.api, folder.url)
-  await archive(plant.api, folder.url, { graceSeconds: -1 })
-  const future = filesBelow(folder.path)
-  expect(future.some((path) => before.has(path))).toBe(false)
-  for (const name of TABLES) {
-    await pool.query(`DELETE FROM ${name}`)
-    await pool.query(
-      `INSERT INTO ${name} ${name === 'archive_files' ? 'OVERRIDING SYSTEM VALUE ' : ''}SELECT * FROM saved_${name}`,
-    )
-  }
-  await pool.query(`UPDATE installation i SET value = s.value FROM saved_owner s WHERE s.name = i.name`)
-  // Another installation may write there: nothing is touched while that can be.
-  const memory = {}
-  await expect(archive(plant.api, folder.url, { memory, graceSeconds: -1 })).rejects.toThrow('database was restored')
-  await expect(archive(plant.api, folder.url, { memory, graceSeconds: -1 })).rejects.toThrow('database was restored')
-  expect(filesBelow(folder.path)).toEqual(future)
-  const state = await plant.owner.call('GET', `/${plant.domainId}/history`)
-  expect(state.json<{ failure?: string }>().failure).toContain('database was restored')
-  const round = await archive(plant.api, folder.url, { memory, takeoverMs: 0, graceSeconds: -1 })
-  expect(round.audit?.unknownFiles).toBe(future.length)
-  expect(round.audit?.damagedFiles).toBeGreaterThan(0)
-  expect(await namesOf('restored:')).toEqual(['restored:first', 'restored:second'])
-  expect(await verifyAll()).toEqual([])
-  await archive(plant.api, folder.url, { graceSeconds: -1 })
-  const { rows } = await pool.query<{ path: string }>('SELECT path FROM archive_files')
-  expect(filesBelow(folder.path)).toEqual(rows.map((row) => row.path.slice('file://'.length)).toSorted())
-})
+test(
+  'a database that was restored to before an export is not confused by the files of its future',
+  { timeout: 180_000 },
+  async () => {
+    const device = await plant.newConnectedDevice()
+    await publish(device, [{ n: 'restored:first', v: 1 }])
+    await moveArrivals(plant.api, 52)
+    await archive(plant.api, folder.url)
+    const { pool } = plant.api.database
+    const TABLES = ['archive_tables', 'archive_plans', 'archive_ranges', 'archive_files']
+    for (const name of TABLES) await pool.query(`CREATE TABLE saved_${name} AS SELECT * FROM ${name}`)
+    await pool.query(`CREATE TABLE saved_owner AS SELECT * FROM installation WHERE name = 'archive_owner'`)
+    const before = new Set((await dataFiles()).map(({ path }) => path))
+    // The future: another range, a range that was copied again, and files that were deleted.
+    await publish(device, [{ n: 'restored:second', v: 2 }])
+    await moveArrivals(plant.api, 56)
+    const { rows: ranges } = await pool.query('UPDATE archive_ranges SET changes = changes + 1 RETURNING 1')
+    expect(ranges.length).toBeGreaterThan(1)
+    await archive(plant.api, folder.url)
+    await archive(plant.api, folder.url, { graceSeconds: -1 })
+    const future = filesBelow(folder.path)
+    expect(future.some((path) => before.has(path))).toBe(false)
+    for (const name of TABLES) {
+      await pool.query(`DELETE FROM ${name}`)
+      await pool.query(
+        `INSERT INTO ${name} ${name === 'archive_files' ? 'OVERRIDING SYSTEM VALUE ' : ''}SELECT * FROM saved_${name}`,
+      )
+    }
+    await pool.query(`UPDATE installation i SET value = s.value FROM saved_owner s WHERE s.name = i.name`)
+    // Another installation may write there: nothing is touched while that can be.
+    const memory = {}
+    await expect(archive(plant.api, folder.url, { memory, graceSeconds: -1 })).rejects.toThrow('database was restored')
+    await expect(archive(plant.api, folder.url, { memory, graceSeconds: -1 })).rejects.toThrow('database was restored')
+    expect(filesBelow(folder.path)).toEqual(future)
+    const state = await plant.owner.call('GET', `/${plant.domainId}/history`)
+    expect(state.json<{ failure?: string }>().failure).toContain('database was restored')
+    const round = await archive(plant.api, folder.url, { memory, takeoverMs: 0, graceSeconds: -1 })
+    expect(round.audit?.unknownFiles).toBe(future.length)
+    expect(round.audit?.damagedFiles).toBeGreaterThan(0)
+    expect(await namesOf('restored:')).toEqual(['restored:first', 'restored:second'])
+    expect(await verifyAll()).toEqual([])
+    await archive(plant.api, folder.url, { graceSeconds: -1 })
+    const { rows } = await pool.query<{ path: string }>('SELECT path FROM archive_files')
+    expect(filesBelow(folder.path)).toEqual(rows.map((row) => row.path.slice('file://'.length)).toSorted())
+  },
+)
 
-test('a folder without its file `owner` is not written to, and an empty one begins it anew', async () => {
+test('a folder without its file `owner` is not written to, and an empty one begins it again', async () => {
   await archive(plant.api, folder.url)
   await rm(join(folder.path, 'owner'))
   await expect(archive(plant.api, folder.url)).rejects.toThrow('not mounted')

@@ -135,6 +135,7 @@ async function underLock(options: ArchiverOptions, client: pg.Client, signal: Ab
   const { graceSeconds = GRACE_SECONDS, takeoverMs = TAKEOVER_MS, limits = PIECE_LIMITS } = options
   if (await mustWait(database.db, url)) return undefined
   const isTakenOver = await claimFolder(database.db, url, { memory, takeoverMs })
+  if (isTakenOver) delete memory.auditedMs
   const failures = new Failures(logger)
   const deps = { database, now: () => Date.now(), atStep, signal, client, limits, failures }
   for (const domainKey of await findGone(database.db)) await database.transaction((tx) => removeTable(tx, domainKey))
@@ -144,7 +145,7 @@ async function underLock(options: ArchiverOptions, client: pg.Client, signal: Ab
   const expired = await expire(deps, url)
   await markRemovedChannels(over(client), REMOVALS_SECONDS)
   let audit: Audit | undefined
-  if (isTakenOver || monotonicMs() - (memory.auditedMs ?? -Infinity) > AUDIT_MS) {
+  if (monotonicMs() - (memory.auditedMs ?? -Infinity) > AUDIT_MS) {
     const outcome = await failures.collect('audit', { signal }, () =>
       auditArchive({ ...deps, reader: over(client), url, graceSeconds }),
     )

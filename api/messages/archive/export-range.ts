@@ -12,10 +12,10 @@ import { insertFile } from './repository.ts'
 import type { ArchivedChannel, DueRange, TableRow } from './repository.ts'
 import type { NewDataFile, Step } from './table-commit.ts'
 
-/** Channels that are read in one snapshot of the database. */
+/** Channels that are divided into pieces at once. */
 const CHANNELS_AT_ONCE = 50
-/** What a statement may hold in memory, whatever the server allows: a piece is sorted on disk beyond it. */
-const BOUNDED = "SET work_mem = '32MB'; SET max_parallel_workers_per_gather = 0"
+/** What a statement may hold in memory, whatever the server allows: most pieces fit, and a larger one is sorted on disk. */
+const BOUNDED = "SET work_mem = '64MB'; SET max_parallel_workers_per_gather = 0"
 /** A file is closed when it has one of both. */
 const MAX_FILE_BYTES = 128 * 1024 * 1024
 const MAX_FILE_ROWS = 10_000_000
@@ -69,15 +69,20 @@ export async function exportRange(
     const of = (some: readonly number[]) => ofRange(range, some)
     for (let first = 0; first < channels.length; first += CHANNELS_AT_ONCE) {
       const keys = channels.slice(first, first + CHANNELS_AT_ONCE).map(({ key }) => key)
-      // One snapshot: a deletion writes the rest of a chunk again, which may belong to another piece then.
-      await deps.client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
+      await beginSnapshot(deps.client)
       for (const piece of await piecesOf({ ...deps, of }, keys)) {
         const file = await begin()
+        const [key] = piece.channelKeys
+        // All pieces of a channel are read in one snapshot, and no snapshot is held for longer.
+        if (key !== channelKeys.at(-1)) {
+          await deps.client.query('COMMIT')
+          await beginSnapshot(deps.client)
+        }
         const before = await rowsOf(file)
         const { copied, size } = await copy(deps, file, range, piece)
         if (size.rows - before !== copied)
           throw new Error(`the server sent ${copied} records, and ${size.rows - before} were written`)
-        for (const key of piece.channelKeys) if (channelKeys.at(-1) !== key) channelKeys.push(key)
+        if (key !== channelKeys.at(-1)) channelKeys.push(...piece.channelKeys)
         if (size.bytes >= MAX_FILE_BYTES || size.rows >= MAX_FILE_ROWS) await close()
       }
       await deps.client.query('COMMIT')
@@ -88,6 +93,9 @@ export async function exportRange(
     parquet?.end()
   }
 }
+
+/** A deletion writes the rest of a chunk again, which may belong to another piece of its channel then. */
+const beginSnapshot = (client: pg.Client) => client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
 
 const EMPTY = new Uint8Array(0)
 

@@ -29,12 +29,12 @@ export async function claimFolder(
   const known = await findOwner(db)
   const text = (await readText(`${url}/${FILE}`))?.trim()
   const isKnown = text !== undefined && (text === known?.word || text === known?.earlier)
-  // An operator who empties the file begins anew in the folder.
+  // An operator who empties the file begins again in the folder.
   const isGiven = text === ''
   if (text === undefined && known !== undefined && (await hasTables(db)))
     throw new ServiceError(
       'unavailable',
-      `the archive ${url} has no file ${FILE}, which this installation wrote: the folder is not mounted, or not shared by all nodes. To begin anew in it, create the file empty`,
+      `the archive ${url} has no file ${FILE}, which this installation wrote: the folder is not mounted, or not shared by all nodes. To begin again in it, create the file empty`,
     )
   if (text !== undefined && !isKnown && !isGiven) {
     const { foreign } = memory

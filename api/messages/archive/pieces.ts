@@ -7,7 +7,7 @@ import type pg from 'pg'
 /** What a piece may hold; `storedBytes` are texts and data, as they are stored. */
 export type PieceLimits = { records: number; storedBytes: number }
 
-export const PIECE_LIMITS: PieceLimits = { records: 500_000, storedBytes: 32 * 1024 * 1024 }
+export const PIECE_LIMITS: PieceLimits = { records: 250_000, storedBytes: 32 * 1024 * 1024 }
 
 export type Piece = {
   channelKeys: readonly number[]
@@ -27,7 +27,7 @@ export type PieceSource = {
   of: (keys: readonly number[]) => string
 }
 
-/** Call it in the transaction that copies the pieces. */
+/** Call it in a transaction. Pieces stay complete when chunks are deleted or cut meanwhile: these do not become later. */
 export async function piecesOf(source: PieceSource, keys: readonly number[]): Promise<Piece[]> {
   const { client, of, limits } = source
   const { rows } = await client.query<Amount>(
