@@ -27,6 +27,7 @@ import { benchIngest } from './ingest.ts'
 import { benchJournal } from './journal.ts'
 import { benchLanguages } from './languages.ts'
 import { benchListing } from './listing.ts'
+import { benchLostWorker } from './lost-worker.ts'
 import { benchModules } from './modules.ts'
 import { benchMqtt } from './mqtt.ts'
 import { benchNodes } from './nodes.ts'
@@ -75,6 +76,7 @@ const BENCHES = {
   effects: benchEffects,
   fleet: async () => void (await benchFleet([])),
   history: benchHistory,
+  'lost-worker': benchLostWorker,
   rules: benchRules,
   sandbox: benchSandbox,
   modules: benchModules,

@@ -47,6 +47,8 @@ const HELD = `
 
 /** Workers whose runs are read by one statement. */
 const MAX_TOGETHER = 100
+/** Runs that they claim. A worker with more is alone. */
+const MAX_CLAIMED_TOGETHER = 5_000
 
 /**
  * After a loss of the manager, all of its workers say Hello within seconds: those of a batch are written together. Returns an outcome for each;
@@ -62,8 +64,13 @@ export async function reconcileHellos(
   while (left.length > 0) {
     // Two sessions of one worker are two statements, of which the later one is in force.
     const ofWorkers = new Map<number, BegunSession>()
-    for (const hello of left)
-      if (ofWorkers.size < MAX_TOGETHER && !ofWorkers.has(hello.session.key)) ofWorkers.set(hello.session.key, hello)
+    let claimed = 0
+    for (const hello of left) {
+      if (ofWorkers.has(hello.session.key)) continue
+      claimed += hello.claims.running.size + hello.claims.spooled.size
+      if (ofWorkers.size === MAX_TOGETHER || (ofWorkers.size > 0 && claimed > MAX_CLAIMED_TOGETHER)) break
+      ofWorkers.set(hello.session.key, hello)
+    }
     const together = [...ofWorkers.values()]
     left = left.filter((hello) => ofWorkers.get(hello.session.key) !== hello)
     const settled = await reconcileTogether(batch, together, managerId)

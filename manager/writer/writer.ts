@@ -325,6 +325,5 @@ function isUnanswered(error: unknown): boolean {
 function countRuns(change: Change): number {
   if (change.kind === 'finished') return change.finished.length + weightOfState(change.finished)
   if (change.kind === 'ends') return change.ends.length + weightOfState(change.ends)
-  if (change.kind === 'hello') return 1 + change.claims.running.size + change.claims.spooled.size
   return change.kind === 'running' ? change.runs.length : 1
 }
