@@ -105,6 +105,9 @@ const OF_OTHER_COMMAND_LINES: ReadonlySet<string> = new Set([
   'certs download-ca [<file>]',
 ])
 
+/** A window is not on while its output is compared. */
+const LATER = { starts_at: '2999-01-01T00:00:00Z' }
+
 const unique = () => randomBytes(6).toString('hex')
 /** A file with a rule of its own: both forms of a command run beside each other. */
 function newRulesFile(): string {
@@ -142,6 +145,9 @@ const SPECIAL: Readonly<Record<string, Special>> = {
         credentials: { username: `ada${unique()}`, secret: '12345678' },
       }),
     ],
+  },
+  'alarms maintenance create <JSON_window>': {
+    args: () => [JSON.stringify({ name: `Sundays ${unique()}`, schedule: '0 2 * * 0', duration: '2h', ...LATER })],
   },
   'consumers create <JSON_consumer>': {
     args: async (w) => [

@@ -321,7 +321,8 @@ export async function createWorld(
           }, 'the alarm was raised')
         }
         case 'window_id': {
-          const made = { name: `window-${randomBytes(6).toString('hex')}`, schedule: '0 3 * * 0', duration: '1h' }
+          const plan = { schedule: '0 3 * * 0', duration: '1h', starts_at: '2999-01-01T00:00:00Z' }
+          const made = { name: `window-${randomBytes(6).toString('hex')}`, ...plan }
           return String((await call('POST', `/${domain}/maintenance-windows`, made))['id'])
         }
         case 'position': {
