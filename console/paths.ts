@@ -38,6 +38,7 @@ export const paths = {
     `${one(domain, 'channels', channel, 'messages')}${queryOf(filters)}`,
   alarms: (domain: string, filters: Record<string, string> = {}) => inDomain(domain, `/alarms${queryOf(filters)}`),
   alarm: (domain: string, id: string) => one(domain, 'alarms', id),
+  maintenance: (domain: string) => inDomain(domain, '/alarms/maintenance'),
   rules: (domain: string) => inDomain(domain, '/rules'),
   rule: (domain: string, id: string) => one(domain, 'rules', id),
   consumers: (domain: string) => inDomain(domain, '/consumers'),

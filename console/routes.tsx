@@ -110,6 +110,11 @@ const tree = root.addChildren([
     screen('/d/$domain/channels/$id/$tab', () => import('./rooms/messages/channel.tsx'), 'Channel'),
     screen('/d/$domain/alarms', () => import('./rooms/messages/alarms/alarms.tsx'), 'Alarms'),
     screen('/d/$domain/alarms/$id', () => import('./rooms/messages/alarms/alarm.tsx'), 'AlarmScreen'),
+    screen(
+      '/d/$domain/alarms/maintenance',
+      () => import('./rooms/messages/maintenance/maintenance.tsx'),
+      'Maintenance',
+    ),
     screen('/d/$domain/rules', () => import('./rooms/messages/rules/rules.tsx'), 'Rules'),
     screen('/d/$domain/rules/$id', () => import('./rooms/messages/rules/rule.tsx'), 'RuleScreen'),
     screen('/d/$domain/consumers', () => import('./rooms/messages/consumers/consumers.tsx'), 'Consumers'),

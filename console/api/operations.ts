@@ -110,6 +110,12 @@ export type ListedDashboard = { "id": Id; "name": string; "shared": boolean; "ow
 
 export type ListedTask = { "id": string; "domain_id"?: string; "name": string; "state": number; "inputs": (unknown)[]; "cli_args": ((string)[]) | (null); "image_url"?: string; "function"?: string; "env": { [name: string]: string }; "labels": { [name: string]: string }; "worker_id"?: string; "priority": number; "timeout": string; "queue_timeout": string; "memory_limit": number; "max_output_bytes": number; "retry": { "max_attempts"?: number; "backoff": string }; "on_lost": "requeue" | "fail" | "wait"; "metadata": { [name: string]: unknown }; "broadcast": boolean; "daemon": boolean; "schedule"?: string; "timezone"?: string; "catch_up"?: "none" | "once"; "trigger"?: Trigger; "publish_result"?: ResultChannel; "grants": (Grant)[]; "answers"?: AnsweredCommands; "proplet_id"?: string; "is_recurring"?: boolean; "next_tick_at"?: Timestamp; "missed_ticks"?: number; "trigger_status"?: TriggerStatus; "granted_by"?: string; "activity"?: "active" | "paused" | "failing"; "last_run"?: { "id": string; "state": number; "at": string }; "last_error"?: LastError; "recent_runs"?: { "runs": number; "failed": number; "seconds": number }; "secrets": { [name: string]: string }; "workflow_id"?: string; "depends_on"?: (string)[]; "run_if"?: "success" | "failure" | "always"; "module"?: { "digest": string; "size": number; "kind": string }; "run_id"?: string; "results": unknown; "result_bytes"?: number; "error": (string) | (null); "reason": (string) | (null); "start_time": Timestamp; "finish_time": Timestamp; "created_at": Timestamp; "updated_at": Timestamp }
 
+export type MaintenanceWindow = { "id": Id; "domain_id": Id; "name": string; "description": string; "starts_at"?: Timestamp; "ends_at"?: Timestamp; "schedule"?: string; "timezone"?: string; "duration"?: string; "rules": (Id)[]; "clients": (Id)[]; "groups": (Id)[]; "tags": (string)[]; "named": ({ "type": "rule" | "client" | "group"; "id": Id; "name": string })[]; "active_until"?: string; "next_at"?: string; "created_by": Id; "created_at": Timestamp; "updated_by"?: Id; "updated_at": Timestamp }
+
+export type MaintenanceWindowCreate = { "name": string; "description"?: string; "starts_at"?: string; "ends_at"?: string; "schedule"?: string; "timezone"?: string; "duration"?: string; "rules"?: (Id)[]; "clients"?: (Id)[]; "groups"?: (Id)[]; "tags"?: (string)[] }
+
+export type MaintenanceWindowUpdate = { "name"?: string; "description"?: string; "starts_at"?: string; "ends_at"?: string; "schedule"?: string; "timezone"?: string; "duration"?: string; "rules"?: (Id)[]; "clients"?: (Id)[]; "groups"?: (Id)[]; "tags"?: (string)[] }
+
 export type Mapping = { "clients": ({ "id": Id; "name": string; "key": string; "credentials": { "secret": string }; "domain_id": Id; "metadata": { [name: string]: unknown } })[]; "channels": ({ "id": Id; "name": string; "domain_id": Id; "metadata": { [name: string]: unknown } })[]; "whitelisted": { [name: string]: boolean }; "client_cert"?: { [name: string]: string }; "client_key"?: { [name: string]: string }; "ca_cert"?: string }
 
 export type MappingOrder = { "external_id": string; "external_key": string; "name"?: string }
@@ -241,6 +247,7 @@ export type Operations = {
   'DELETE /{domain_id}/consumers/{consumer}': { params: { "domain_id": string; "consumer": string }; query: {}; body?: undefined; response: undefined }
   'DELETE /{domain_id}/dashboards/{dashboard_id}': { params: { "domain_id": string; "dashboard_id": string }; query: {}; body?: undefined; response: undefined }
   'DELETE /{domain_id}/groups/{group_id}': { params: { "domain_id": string; "group_id": string }; query: { "dry_run"?: boolean }; body?: undefined; response: DryRun | undefined }
+  'DELETE /{domain_id}/maintenance-windows/{window_id}': { params: { "domain_id": string; "window_id": string }; query: {}; body?: undefined; response: undefined }
   'DELETE /{domain_id}/rules/{rule_id}': { params: { "domain_id": string; "rule_id": string }; query: {}; body?: undefined; response: undefined }
   'GET /certs/view-ca': { params: {}; query: {}; body?: undefined; response: { "certificate": string; "ca_chain": (string)[]; "serial_number": string; "expiry_time": Timestamp } }
   'GET /connect': { params: {}; query: {}; body?: undefined; response: Addresses }
@@ -322,6 +329,7 @@ export type Operations = {
   'GET /{domain_id}/journal/client/{client_id}/telemetry': { params: { "domain_id": string; "client_id": string }; query: {}; body?: undefined; response: { "client_id": string; "domain_id": string; "subscriptions": number; "inbound_messages": number; "outbound_messages": number; "first_seen": string; "last_seen": string; "online": boolean; "online_changed_at": string; "unparsed_messages": number; "last_error": string; "last_error_at": string } }
   'GET /{domain_id}/journal/{entity_type}/{entity_id}': { params: { "domain_id": string; "entity_type": "group" | "client" | "channel" | "domain" | "task" | "workflow" | "worker"; "entity_id": string }; query: { "offset"?: number; "limit"?: number; "cursor"?: string; "operation"?: string; "sessions"?: boolean; "from"?: string; "to"?: string; "with_attributes"?: boolean; "with_metadata"?: boolean; "dir"?: "asc" | "desc" }; body?: undefined; response: { "total": number; "offset"?: number; "limit"?: number; "next"?: string; "journals": (JournalItem)[] } }
   'GET /{domain_id}/latest': { params: { "domain_id": string }; query: { "client_id": string }; body?: undefined; response: LatestValues }
+  'GET /{domain_id}/maintenance-windows': { params: { "domain_id": string }; query: { "offset"?: number; "limit"?: number; "cursor"?: string; "name"?: string }; body?: undefined; response: { "total": number; "offset"?: number; "limit"?: number; "next"?: string; "maintenance_windows": (MaintenanceWindow)[] } }
   'GET /{domain_id}/overview': { params: { "domain_id": string }; query: { "window"?: "1h" | "6h" | "24h" }; body?: undefined; response: DomainOverview }
   'GET /{domain_id}/rules': { params: { "domain_id": string }; query: { "offset"?: number; "limit"?: number; "cursor"?: string; "name"?: string; "status"?: "enabled" | "disabled" | "all"; "channel"?: string }; body?: undefined; response: { "total": number; "offset"?: number; "limit"?: number; "next"?: string; "rules": (Rule)[] } }
   'GET /{domain_id}/rules/{rule_id}': { params: { "domain_id": string; "rule_id": string }; query: {}; body?: undefined; response: Rule }
@@ -345,6 +353,7 @@ export type Operations = {
   'PATCH /{domain_id}/consumers/{consumer}': { params: { "domain_id": string; "consumer": string }; query: {}; body: { "name"?: string; "channels"?: (Id)[]; "filter"?: ConsumerFilter; "order"?: "client" | "channel" | "none"; "max_in_flight"?: number; "ack_wait"?: string; "max_deliver"?: number }; response: Consumer }
   'PATCH /{domain_id}/dashboards/{dashboard_id}': { params: { "domain_id": string; "dashboard_id": string }; query: {}; body: DashboardUpdate; response: Dashboard }
   'PATCH /{domain_id}/groups/{group_id}': { params: { "domain_id": string; "group_id": string }; query: {}; body: { "name"?: string; "description"?: (string) | (null); "metadata"?: { [name: string]: unknown }; "tags"?: (string)[] }; response: Group }
+  'PATCH /{domain_id}/maintenance-windows/{window_id}': { params: { "domain_id": string; "window_id": string }; query: {}; body: MaintenanceWindowUpdate; response: MaintenanceWindow }
   'PATCH /{domain_id}/rules/{rule_id}': { params: { "domain_id": string; "rule_id": string }; query: {}; body: RuleUpdate; response: Rule }
   'POST /domains': { params: {}; query: {}; body: DomainCreate; response: Domain }
   'POST /domains/{domain_id}/disable': { params: { "domain_id": string }; query: {}; body?: undefined; response: Domain }
@@ -412,6 +421,7 @@ export type Operations = {
   'POST /{domain_id}/dashboards': { params: { "domain_id": string }; query: {}; body: DashboardCreate; response: Dashboard }
   'POST /{domain_id}/groups': { params: { "domain_id": string }; query: {}; body: GroupCreate; response: Group }
   'POST /{domain_id}/groups/{group_id}/roles/{role_id}/members': { params: { "domain_id": string; "group_id": string; "role_id": string }; query: {}; body: { "members"?: (Id)[]; "optional_members"?: (Id)[] }; response: { "members": (string)[] } }
+  'POST /{domain_id}/maintenance-windows': { params: { "domain_id": string }; query: {}; body: MaintenanceWindowCreate; response: MaintenanceWindow }
   'POST /{domain_id}/mapping': { params: { "domain_id": string }; query: { "dry_run"?: boolean }; body: MappingOrder; response: DryRun | Mapping }
   'POST /{domain_id}/rules': { params: { "domain_id": string }; query: {}; body: RuleCreate; response: Rule }
   'POST /{domain_id}/rules/{rule_id}/dead-letters/discard': { params: { "domain_id": string; "rule_id": string }; query: {}; body: DeadLetterSelection; response: DeadLettersChanged }

@@ -5,6 +5,7 @@ import { absoluteTime } from '../design/display.tsx'
 import { localAction } from '../design/form.tsx'
 import { Icon } from '../design/icon.tsx'
 import { FormDialog } from '../design/layers.tsx'
+import { localTextOf } from './local-time.ts'
 import { useViews } from './url.ts'
 
 export type FilterField = {
@@ -81,14 +82,8 @@ export function Filters({
   )
 }
 
-const MINUTE_MS = 60_000
-
 /** Seconds since 1970 as a field of a form shows them, in the time zone of the browser. */
-function toLocal(seconds: string): string {
-  if (seconds === '' || Number.isNaN(Number(seconds))) return ''
-  const at = new Date(Number(seconds) * 1_000)
-  return new Date(at.getTime() - at.getTimezoneOffset() * MINUTE_MS).toISOString().slice(0, 19)
-}
+const toLocal = (seconds: string) => (seconds === '' ? '' : localTextOf(new Date(Number(seconds) * 1_000)))
 
 const toSeconds = (local: string) => (local === '' ? '' : String(new Date(local).getTime() / 1_000))
 

@@ -1153,6 +1153,69 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     await seen('the one without a name')
   })
 
+  test('maintenance: planned, changed and deleted', async () => {
+    const domain = await newDomain('Maintained')
+    await made(`/${domain}/clients`, { name: 'boiler' })
+    await made(`/${domain}/groups`, { name: 'hall' })
+    const { id: rule } = await api<{ id: string }>('POST', `/${domain}/rules`, {
+      name: 'quiet',
+      source: { type: 'silence', after: '1h' },
+      actions: [{ type: 'alarm' }],
+    })
+    const stored = async () =>
+      (await api<{ maintenance_windows: Record<string, unknown>[] }>('GET', `/${domain}/maintenance-windows`))
+        .maintenance_windows
+    await visitor.go(`/d/${domain}/alarms`)
+    await page.getByRole('link', { name: 'Maintenance' }).click()
+    await seen('No maintenance is planned')
+    await button('Plan maintenance').click()
+    await dialog().getByLabel('Name', { exact: true }).fill('updates')
+    await dialog().getByLabel('From').fill('2020-01-01T00:00:00')
+    await dialog().getByLabel('Until').fill('2019-01-01T00:00:00')
+    await dialog().getByLabel('Add a rule').selectOption({ label: 'quiet' })
+    await dialog().getByLabel('Add a client').selectOption({ label: 'boiler' })
+    await button('Plan', dialog()).click()
+    // It ends before it starts.
+    await dialog()
+      .getByText(/^Until /)
+      .waitFor()
+    await dialog().getByLabel('Until').fill('2040-01-01T00:00:00')
+    await press('rooms/messages/maintenance/maintenance.tsx POST /{domain_id}/maintenance-windows', () =>
+      confirm('Plan'),
+    )
+    const row = page.getByRole('grid', { name: 'Maintenance windows' }).locator('[data-row]')
+    await row.getByText('In maintenance').waitFor()
+    await row.getByText('rule quiet, client boiler').waitFor()
+    await row.getByText(/^in \d+ y/).waitFor()
+    expect(await stored()).toMatchObject([{ name: 'updates', rules: [rule] }])
+
+    await button('Edit updates').click()
+    await dialog().getByRole('button', { name: 'Remove boiler' }).click()
+    await dialog().getByLabel('Add a group').selectOption({ label: 'hall' })
+    await button('Repeated', dialog()).click()
+    await dialog().getByLabel('Lasts').fill('10s')
+    await button('Save', dialog()).click()
+    await dialog()
+      .getByText(/^Lasts /)
+      .waitFor()
+    await dialog().getByLabel('Lasts').fill('90m')
+    await dialog().getByLabel('Time zone').fill('Europe/Berlin')
+    await press('rooms/messages/maintenance/maintenance.tsx PATCH /{domain_id}/maintenance-windows/{window_id}', () =>
+      confirm('Save'),
+    )
+    await row.getByText('rule quiet, group hall').waitFor()
+    expect(await stored()).toMatchObject([
+      { schedule: '0 2 * * 0', timezone: 'Europe/Berlin', duration: '1h30m', clients: [] },
+    ])
+
+    await button('Delete updates').click()
+    await press('rooms/messages/maintenance/maintenance.tsx DELETE /{domain_id}/maintenance-windows/{window_id}', () =>
+      confirm('Delete'),
+    )
+    await seen('No maintenance is planned')
+    expect(await stored()).toEqual([])
+  })
+
   test('rules: created, disabled, enabled, changed and deleted; a fault of an expression and a pause are explained', async () => {
     const domain = await newDomain('Ruled')
     const steam = await made(`/${domain}/channels`, { name: 'steam' })

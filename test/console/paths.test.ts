@@ -32,6 +32,7 @@ test('the addresses of the console are these', () => {
       "messages: /d/D/channels/E/messages?0=F",
       "alarms: /d/D/alarms?0=E",
       "alarm: /d/D/alarms/E",
+      "maintenance: /d/D/alarms/maintenance",
       "rules: /d/D/rules",
       "rule: /d/D/rules/E",
       "consumers: /d/D/consumers",

@@ -299,7 +299,7 @@ function Maintenance({ alarm }: { alarm: Alarm }) {
       {until !== undefined && alarm.status === 'cleared' ? ', nobody was notified' : null}
       {until !== undefined && alarm.status !== 'cleared' ? (
         <>
-          , nobody is notified until <Time at={until} />
+          , nobody is notified until <Time at={until} isAhead />
         </>
       ) : null}
     </span>

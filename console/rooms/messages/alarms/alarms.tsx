@@ -83,7 +83,10 @@ export function Alarms() {
   return (
     <>
       <div className="page-head">
-        <h1>Alarms</h1>
+        <h1 className="grow">Alarms</h1>
+        <Link className="button" to={paths.maintenance(domain)}>
+          Maintenance
+        </Link>
       </div>
       <div className="row scroll-x">
         <Segments label="Status" value={status} options={STATUSES} onChange={setStatus} />

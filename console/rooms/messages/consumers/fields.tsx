@@ -1,15 +1,8 @@
 /** Fields of the forms of a named consumer. */
-import { useQuery } from '@tanstack/react-query'
-import { useState } from 'react'
-import { query } from '../../../api/queries.ts'
 import { SelectField, TextField } from '../../../design/controls.tsx'
-import { Icon } from '../../../design/icon.tsx'
-import { useChannelName } from '../../../shell/names.tsx'
+import { EntityChoice } from '../../../shell/entity-choice.tsx'
 import { BEGINNINGS, ORDERS, PROTOCOLS } from './form.ts'
 import type { Beginning, ConsumerForm, From, Order, Protocol } from './form.ts'
-
-/** Channels that one page of the choice shows. */
-const MAX_OFFERED = 100
 
 type Fields = {
   domain: string
@@ -30,7 +23,7 @@ export function ConsumerFields({ domain, form, onChange }: Fields) {
         required
         maxLength={64}
       />
-      <ChannelChoice domain={domain} chosen={form.channels} onChange={(channels) => set({ channels })} />
+      <EntityChoice type="channel" domain={domain} chosen={form.channels} onChange={(channels) => set({ channels })} />
       <TextField
         label="Subtopic"
         field="filter.subtopic"
@@ -90,73 +83,6 @@ export function ConsumerFields({ domain, form, onChange }: Fields) {
         hint="Then the message is a dead letter"
       />
     </>
-  )
-}
-
-/** Several channels of a domain of any size: they are found by name and taken one by one. */
-export function ChannelChoice({
-  domain,
-  field = 'channels',
-  hint,
-  chosen,
-  onChange,
-}: {
-  domain: string
-  field?: string
-  /** What it means that none is chosen, or several. */
-  hint?: string
-  chosen: readonly string[]
-  onChange: (channels: string[]) => void
-}) {
-  const [name, setName] = useState('')
-  const { data } = useQuery(
-    query('GET /{domain_id}/channels', {
-      params: { domain_id: domain },
-      query: { limit: MAX_OFFERED, order: 'name', dir: 'asc', name: name.trim(), status: 'all' },
-    }),
-  )
-  const offered = (data?.channels ?? []).filter(({ id }) => !chosen.includes(id))
-  return (
-    <>
-      {chosen.length === 0 ? null : (
-        <div className="chips" role="group" aria-label="Channels">
-          {chosen.map((id) => (
-            <ChosenChannel
-              key={id}
-              domain={domain}
-              id={id}
-              onRemove={() => onChange(chosen.filter((one) => one !== id))}
-            />
-          ))}
-        </div>
-      )}
-      <TextField label="Find channels by name" value={name} onChange={setName} />
-      <SelectField
-        label="Add a channel"
-        field={field}
-        value=""
-        onChange={(id) => {
-          if (id !== '') onChange([...chosen, id])
-        }}
-        options={[
-          ['', offered.length === 0 ? 'None is left' : 'Choose'],
-          ...offered.map(({ id, name: its }): [string, string] => [id, its === '' ? id : its]),
-        ]}
-        hint={(data?.total ?? 0) > MAX_OFFERED ? 'More than 100 match: type a part of the name.' : hint}
-      />
-    </>
-  )
-}
-
-function ChosenChannel({ domain, id, onRemove }: { domain: string; id: string; onRemove: () => void }) {
-  const name = useChannelName(domain, id)
-  return (
-    <span className="chip">
-      {name}
-      <button type="button" aria-label={`Remove ${name}`} onClick={onRemove}>
-        <Icon name="close" size="small" />
-      </button>
-    </span>
   )
 }
 

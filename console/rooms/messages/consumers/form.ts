@@ -1,4 +1,5 @@
 /** What the forms of a named consumer make of their fields. Pure. */
+import { instantOf } from '../../../shell/local-time.ts'
 import type { Consumer, ConsumerCreate } from '../../../api/operations.ts'
 
 export type Order = Consumer['order']
@@ -79,9 +80,7 @@ export const FROM_LATEST: From = { beginning: 'latest', time: '', position: '' }
 /** A time is one of the browser. An incomplete one is sent as it is, and refused by the server at the field. */
 export function fromOf({ beginning, time, position }: From): string {
   if (beginning === 'position') return position.trim()
-  if (beginning !== 'time') return beginning
-  const at = Date.parse(time)
-  return Number.isNaN(at) ? time : new Date(at).toISOString()
+  return beginning === 'time' ? instantOf(time) : beginning
 }
 
 /** Seconds after which a message that waits expires within a day: it waits for a week. */

@@ -3,9 +3,9 @@ import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { query } from '../../../api/queries.ts'
 import { Button, Check, SelectField, TextArea, TextField } from '../../../design/controls.tsx'
+import { EntityChoice } from '../../../shell/entity-choice.tsx'
 import { SEVERITIES, SEVERITY_WORDS } from '../alarms/words.ts'
 import type { Severity } from '../alarms/words.ts'
-import { ChannelChoice } from '../consumers/fields.tsx'
 import { ACTION_TYPES, MOMENTS, SOURCE_TYPES, WINDOW_TIMES, newAction } from './form.ts'
 import type { ActionForm, ActionType, RuleForm } from './form.ts'
 
@@ -36,7 +36,8 @@ export function RuleFields({ domain, form, onChange }: Fields) {
       />
       {form.sourceType === 'silence' ? <SilenceFields form={form} set={set} /> : null}
       {form.sourceType === 'state' ? <StateFields form={form} set={set} /> : null}
-      <ChannelChoice
+      <EntityChoice
+        type="channel"
         domain={domain}
         field="source.channels"
         hint={
@@ -48,7 +49,7 @@ export function RuleFields({ domain, form, onChange }: Fields) {
         onChange={(channels) => set({ channels })}
       />
       {form.sourceType === 'state' ? null : <MessageFields form={form} set={set} />}
-      <ClientFields form={form} set={set} />
+      <ClientFields domain={domain} form={form} set={set} />
       {form.sourceType === 'silence' ? null : <ConditionFields form={form} set={set} />}
       <AlarmFields form={form} set={set} />
       {form.actions.map((action, index) => (
@@ -135,7 +136,7 @@ function MessageFields({ form, set }: Part) {
   )
 }
 
-function ClientFields({ form, set }: Part) {
+function ClientFields({ domain, form, set }: Part & { domain: string }) {
   return (
     <>
       <TextField
@@ -145,19 +146,21 @@ function ClientFields({ form, set }: Part) {
         onChange={(tags) => set({ tags })}
         hint="Only clients with one of these, separated by commas"
       />
-      <TextField
-        label="Clients"
+      <EntityChoice
+        type="client"
+        domain={domain}
         field="source.clients"
-        value={form.clients}
+        chosen={form.clients}
         onChange={(clients) => set({ clients })}
-        hint="Ids, separated by commas. Empty: all"
+        hint="None: all clients"
       />
-      <TextField
-        label="Groups"
+      <EntityChoice
+        type="group"
+        domain={domain}
         field="source.groups"
-        value={form.groups}
+        chosen={form.groups}
         onChange={(groups) => set({ groups })}
-        hint="Ids: only clients in these groups, and in the groups below them"
+        hint="Only clients in these groups, and in the groups below them. None: all clients"
       />
     </>
   )

@@ -56,8 +56,8 @@ export type RuleForm = {
   channels: readonly string[]
   subtopic: string
   names: string
-  clients: string
-  groups: string
+  clients: readonly string[]
+  groups: readonly string[]
   tags: string
   document: string
   after: string
@@ -139,8 +139,8 @@ export const formOf = (rule: Rule | undefined): RuleForm => ({
   channels: rule?.source.channels ?? [],
   subtopic: rule?.source.subtopic ?? '',
   names: listText(rule?.source.names),
-  clients: listText(rule?.source.clients),
-  groups: listText(rule?.source.groups),
+  clients: rule?.source.clients ?? [],
+  groups: rule?.source.groups ?? [],
   tags: listText(rule?.source.tags),
   document: rule?.source.document ?? '',
   after: rule?.source.after ?? '',
@@ -165,8 +165,8 @@ function sourceOf(form: RuleForm): Source {
   const ofMessages = form.sourceType !== 'state'
   const subtopic = ofMessages ? form.subtopic.trim() : ''
   const document = ofMessages ? '' : form.document.trim()
-  const names = LISTS.filter((name) => ofMessages || name !== 'names')
-  const lists = { channels: form.channels, ...Object.fromEntries(names.map((name) => [name, listOf(form[name])])) }
+  const { channels, clients, groups } = form
+  const lists = { channels, clients, groups, names: ofMessages ? listOf(form.names) : [], tags: listOf(form.tags) }
   return {
     type: form.sourceType,
     ...Object.fromEntries(Object.entries(lists).filter(([, values]) => values.length > 0)),
@@ -180,8 +180,6 @@ const silenceOf = ({ after, share }: RuleForm) => ({
   after: after.trim(),
   ...(share.trim() === '' ? {} : { share: Number(share) / 100 }),
 })
-
-const LISTS = ['names', 'clients', 'groups', 'tags'] as const
 
 function actionOf(form: ActionForm): Action {
   const { type, text, channel, subtopic, payload, contentType, task, to, subject, url, on } = form
