@@ -32,12 +32,13 @@ export function ConsumerFields({ domain, form, onChange }: Fields) {
         placeholder="hall-1/+/temperature"
         hint="+ is one element, # all that follow. Empty: all messages"
       />
-      <TextField
-        label="Publishers"
+      <EntityChoice
+        type="client"
+        domain={domain}
         field="filter.publisher"
-        value={form.publisher}
-        onChange={(publisher) => set({ publisher })}
-        hint="Ids of clients, separated by commas. Empty: all"
+        chosen={form.publishers}
+        onChange={(publishers) => set({ publishers })}
+        hint="Only messages of these clients. None: all"
       />
       <SelectField
         label="Protocol"

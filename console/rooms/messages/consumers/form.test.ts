@@ -30,12 +30,12 @@ test('a form that is not changed sends what was there', () => {
 
 test('an empty form leaves out what has a default, and an empty filter is sent: it removes the one that was there', () => {
   expect(bodyOf(formOf(undefined))).toEqual({ name: '', channels: [], filter: {}, order: 'client' })
-  const cleared = { ...formOf(CONSUMER), subtopic: ' ', publisher: '', protocol: '' as const }
+  const cleared = { ...formOf(CONSUMER), subtopic: ' ', publishers: [], protocol: '' as const }
   expect(bodyOf(cleared).filter).toEqual({})
 })
 
 test('ids may be written with spaces', () => {
-  expect(bodyOf({ ...formOf(undefined), publisher: 'x, y\n' }).filter).toEqual({ publisher: 'x,y' })
+  expect(bodyOf({ ...formOf(undefined), publishers: ['x', 'y'] }).filter).toEqual({ publisher: 'x,y' })
 })
 
 test('it begins at a word, a position, or a time of the browser', () => {

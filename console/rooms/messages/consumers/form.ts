@@ -26,7 +26,7 @@ export type ConsumerForm = {
   name: string
   channels: readonly string[]
   subtopic: string
-  publisher: string
+  publishers: readonly string[]
   protocol: Protocol | ''
   order: Order
   maxInFlight: string
@@ -38,7 +38,7 @@ export const formOf = (consumer: Consumer | undefined): ConsumerForm => ({
   name: consumer?.name ?? '',
   channels: consumer?.channels ?? [],
   subtopic: consumer?.filter.subtopic ?? '',
-  publisher: consumer?.filter.publisher ?? '',
+  publishers: (consumer?.filter.publisher ?? '').split(',').filter((id) => id !== ''),
   protocol: consumer?.filter.protocol ?? '',
   order: consumer?.order ?? 'client',
   maxInFlight: String(consumer?.max_in_flight ?? ''),
@@ -48,7 +48,7 @@ export const formOf = (consumer: Consumer | undefined): ConsumerForm => ({
 
 /** A field that is empty is absent: a new consumer has the default of the server, another one what it had. The filter is sent whole. */
 export function bodyOf(form: ConsumerForm) {
-  const [subtopic, publisher] = [form.subtopic.trim(), form.publisher.replaceAll(/\s/g, '')]
+  const [subtopic, publisher] = [form.subtopic.trim(), form.publishers.join(',')]
   const ackWait = form.ackWait.trim()
   return {
     name: form.name.trim(),
