@@ -48,6 +48,7 @@ const refusalOf = async (body: object, path = 'rules'): Promise<string> => {
 }
 
 const OUTDATED = 'has(delta.firmware)'
+const MAX_ACTIONS = 10
 
 test('a document that differs raises one alarm, and one that agrees clears it', async () => {
   const device = await plant.newDevice()
@@ -109,6 +110,37 @@ test('a rule begins with what the states are, and after a pause with what they a
   // What went on to hold is no repetition.
   expect((await alarmsOf(plant, rule.id, '&status=open'))[0]).toMatchObject({ count: 1 })
   expect(await showRule(plant, rule.id)).toMatchObject({ raised: 2 })
+})
+
+test('a step ends when it caused enough, and the next one goes on behind what was evaluated', async () => {
+  const devices: Device[] = []
+  for (let number = 0; number < 20; number++) devices.push(await plant.newDevice())
+  const reported = { text: 'x'.repeat(1_000) }
+  for (const device of devices) {
+    await report(device, reported)
+    await desire(device, { firmware: '2' })
+  }
+  const channel = await plant.newChannel()
+  const payload = JSON.stringify({ of: '{{ client.id }}', text: '{{ reported.text }}'.repeat(40) })
+  const publish = { type: 'publish', channel, payload, on: ['raise', 'clear'] }
+  const actions = [{ type: 'alarm' }, ...Array.from({ length: MAX_ACTIONS - 1 }, () => publish)]
+  const source = { type: 'state', clients: devices.map(({ id }) => id) }
+  const { db } = plant.api.database
+  const transactions = async (ruleId: string) => {
+    const { rows } = await sql`SELECT DISTINCT xmin::text FROM alarms WHERE rule_id = ${ruleId}::uuid`.execute(db)
+    return rows.length
+  }
+  const rule = await newRule(plant, { source, condition: OUTDATED, actions })
+  await untilAlarms(rule.id, 20)
+  expect(await transactions(rule.id)).toBeGreaterThan(1)
+  await sql`INSERT INTO rule_changes (domain_key, client_key, document, desired, reported, delta)
+    SELECT domain_key, key, '', '{}', ${JSON.stringify(reported)}::jsonb, '{}' FROM clients WHERE id = ANY (${source.clients}::uuid[])`.execute(
+    db,
+  )
+  await untilAlarms(rule.id, 20, '&status=cleared')
+  expect(await transactions(rule.id)).toBeGreaterThan(1)
+  expect(await showRule(plant, rule.id)).toMatchObject({ raised: 20, acted: 40 * (MAX_ACTIONS - 1) })
+  expect((await sql`SELECT FROM rule_changes`.execute(db)).rows).toEqual([])
 })
 
 test('a condition that must hold for a time raises without a further change, and not when it ended before', async () => {

@@ -30,7 +30,6 @@ import {
   countErrors,
   holdDomain,
   isLogHeld,
-  keepAlive,
   listBehind,
   listChannels,
   listChannelsByKey,
@@ -60,6 +59,7 @@ import {
   restoreAll,
 } from './silence.ts'
 import { Spending } from './spending.ts'
+import { StepTurns } from './step-turns.ts'
 import { stepStates } from './state/step.ts'
 import { snapshotEnd } from './state/repository.ts'
 import { storeStates } from './stored-states.ts'
@@ -78,12 +78,6 @@ const UNSTORED_BATCHES = 200
 const LEASE_SECONDS = 4
 /** A step that takes longer, and one of a domain that was not held for so long, holds it again at its end. */
 const HOLD_AGAIN_MS = 1_000
-/** A step ends at the next message when its evaluations took as long: others wait for it. */
-const MAX_EVALUATED_MS = 250
-/** And when what it causes has as many characters. */
-const MAX_CAUSED_CHARS = 4 * 1024 * 1024
-/** The longest time without a statement in the transaction of a step. */
-const KEEP_ALIVE_MS = 1_000
 /** Domains whose rules a process has compiled. */
 const MAX_DOMAINS = 10_000
 
@@ -505,28 +499,18 @@ export class RuleSteps {
       watches: ReadonlyMap<number, SilenceWatch>
     },
   ): Promise<LiveMessage | undefined> {
-    const turns = createTurns()
-    const begunMs = monotonicMs()
-    let sentMs = begunMs
+    const turns = new StepTurns(tx, collected)
     const spending = new Spending<CompiledRule>()
     let message: LiveMessage | undefined
     for (const { sample, rules } of meetings) {
       if (sample.message !== message) {
-        const isFull = monotonicMs() - begunMs > MAX_EVALUATED_MS || collected.chars > MAX_CAUSED_CHARS
-        if (message !== undefined && isFull) return sample.message
+        if (message !== undefined && turns.isFull) return sample.message
         ;({ message } = sample)
         spending.begin()
       }
       windows?.add(sample)
       for (const rule of rules) {
-        if (turns.isOver) {
-          await turns.next()
-          // PostgreSQL ends a transaction that waits for its client for too long.
-          if (monotonicMs() - sentMs > KEEP_ALIVE_MS) {
-            await keepAlive(tx)
-            sentMs = monotonicMs()
-          }
-        }
+        if (turns.isOver) await turns.next()
         const place = paused.get(rule.key)
         if (place !== undefined && comparePlaces(place, sample.place) <= 0) continue
         if (rule.silence !== undefined) {

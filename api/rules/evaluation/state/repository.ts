@@ -21,10 +21,11 @@ export type ChangeRow = {
 export type Look = { document: string; after: number; limit: number }
 
 /**
- * Takes the oldest changes of the domain, in order, and reads the next clients after them with one snapshot: a client is looked at as it is behind the
- * changes that are taken, so the look is the last of these. Undefined: no rule looks.
+ * Reads the oldest changes of the domain, in order, and the next clients after them with one snapshot: a client is looked at as it is behind the
+ * changes that are read, so the look is the last of these. Undefined: no rule looks. What is evaluated is removed in the same transaction; nobody else
+ * reads it while the rules of the domain are locked.
  */
-export async function takeChanges(
+export async function readChanges(
   tx: Transaction,
   domainKey: number,
   limit: number,
@@ -40,14 +41,19 @@ export async function takeChanges(
         FROM (SELECT key FROM clients WHERE domain_key = ${domainKey} AND key > ${look.after} ORDER BY key LIMIT ${look.limit}) c
           LEFT JOIN device_states s ON s.client_key = c.key AND s.name = ${look.document} LEFT JOIN client_telemetry t ON t.client_key = c.key`
   const { rows } = await sql<ChangeRow & { isLook: boolean }>`
-    WITH taken AS (DELETE FROM rule_changes WHERE key IN (SELECT key FROM rule_changes WHERE domain_key = ${domainKey} ORDER BY key LIMIT ${limit})
-      RETURNING *)
     SELECT false AS "isLook", key, client_key AS "clientKey", client_id AS "goneId", document, is_online AS "isOnline", desired::text, reported::text,
-      delta::text, extract(epoch FROM changed_at)::float8 * 1000 AS "atMs" FROM taken
+      delta::text, extract(epoch FROM changed_at)::float8 * 1000 AS "atMs"
+      FROM (SELECT * FROM rule_changes WHERE domain_key = ${domainKey} ORDER BY key LIMIT ${limit}) r
     UNION ALL
     SELECT true, key, client_key, NULL, document, is_online, desired, reported, delta, extract(epoch FROM clock_timestamp())::float8 * 1000
       FROM (${clients}) l ORDER BY 1, 2`.execute(tx)
   return { changes: rows.filter(({ isLook }) => !isLook), looked: rows.filter(({ isLook }) => isLook) }
+}
+
+/** By their keys: a transaction that commits late may have an earlier one than these. */
+export async function removeChanges(tx: Transaction, keys: readonly number[]): Promise<void> {
+  if (keys.length === 0) return
+  await sql`DELETE FROM rule_changes WHERE key = ANY (${[...keys]}::bigint[])`.execute(tx)
 }
 
 /** Where a rule stands that looks at clients; undefined: it does not look any more. */
