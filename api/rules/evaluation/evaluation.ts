@@ -27,6 +27,8 @@ export type SeriesState = {
   last: LastSample | undefined
   /** Nobody was notified that it raised, because of maintenance, which is looked at again then. Null: its contacts were. */
   silencedUntilMs: number | null
+  /** It raised or cleared in this step: whether it is silenced is settled with that. */
+  isTurned: boolean
   isChanged: boolean
   isStored: boolean
 }
@@ -88,7 +90,7 @@ export class Evaluation {
     series: Series,
     { state, last, silencedUntilMs }: Pick<SeriesState, 'state' | 'last' | 'silencedUntilMs'>,
   ): void {
-    const stored = { rule, series, state, last, silencedUntilMs, isChanged: false, isStored: true }
+    const stored = { rule, series, state, last, silencedUntilMs, isTurned: false, isChanged: false, isStored: true }
     this.#states.set(`${rule.key}\n${keyOf(series)}`, stored)
   }
 
@@ -167,7 +169,7 @@ export class Evaluation {
   /** The maintenance may be over in which it raised. */
   #passSilence(entry: SeriesState, nowMs: number): void {
     const { rule, series, state, last, silencedUntilMs } = entry
-    if (silencedUntilMs === null || silencedUntilMs > nowMs) return
+    if (entry.isTurned || silencedUntilMs === null || silencedUntilMs > nowMs) return
     if (state.status === 'active') {
       const effect: RuleEffect = { kind: 'raise', atMs: state.sinceMs, cause: state.cause }
       this.#onEffect({ rule, series, effect, sample: undefined, last, windows: undefined, isLate: true, entry })
@@ -191,6 +193,7 @@ export class Evaluation {
         state: IDLE,
         last: undefined,
         silencedUntilMs: null,
+        isTurned: false,
         isChanged: false,
         isStored: false,
       }
@@ -213,6 +216,7 @@ export class Evaluation {
   ): void {
     const { rule, series, last } = entry
     if (effect.kind === 'raise') this.countsOf(rule).raised++
+    entry.isTurned ||= effect.kind !== 'repeat'
     this.#onEffect({ rule, series, effect, sample, last, windows, isLate: false, entry })
   }
 }
