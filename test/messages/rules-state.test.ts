@@ -112,7 +112,10 @@ test('a rule begins with what the states are, and after a pause with what they a
   expect(await showRule(plant, rule.id)).toMatchObject({ raised: 2 })
 })
 
-test('a step ends when it caused enough, and the next one goes on behind what was evaluated', async () => {
+test.each([
+  ['changes', '0s'],
+  ['what is due', '2s'],
+])('a step ends when %s caused enough, and the next one does what is left', async (_, waits) => {
   const devices: Device[] = []
   for (let number = 0; number < 20; number++) devices.push(await plant.newDevice())
   const reported = { text: 'x'.repeat(1_000) }
@@ -130,7 +133,7 @@ test('a step ends when it caused enough, and the next one goes on behind what wa
     const { rows } = await sql`SELECT DISTINCT xmin::text FROM alarms WHERE rule_id = ${ruleId}::uuid`.execute(db)
     return rows.length
   }
-  const rule = await newRule(plant, { source, condition: OUTDATED, actions })
+  const rule = await newRule(plant, { source, condition: OUTDATED, for: waits, actions })
   await untilAlarms(rule.id, 20)
   expect(await transactions(rule.id)).toBeGreaterThan(1)
   await sql`INSERT INTO rule_changes (domain_key, client_key, document, desired, reported, delta)

@@ -43,4 +43,14 @@ export class StepTurns {
     await keepAlive(this.#tx)
     this.#sentMs = monotonicMs()
   }
+
+  /** Does the work for each, and at least for the first. True: some are left. */
+  async forEach<Item>(items: readonly Item[], work: (item: Item) => void): Promise<boolean> {
+    for (const [index, item] of items.entries()) {
+      if (index > 0 && this.isFull) return true
+      if (this.isOver) await this.next()
+      work(item)
+    }
+    return false
+  }
 }

@@ -439,7 +439,8 @@ export class RuleSteps {
     const judged = { domain, watches: stoppedAt === undefined ? watches : [], paused, clients: silentClients }
     const hasMoreSilent = (await judgeSilence(tx, evaluation, judged)) || refreshed.hasMore
     // What is due is settled when no message before it is left.
-    if (stoppedAt === undefined) passDue(evaluation, { due, paused, channels, nowMs })
+    const turns = new StepTurns(tx, collected)
+    const isDueLeft = stoppedAt === undefined && (await passDue(evaluation, turns, { due, paused, channels, nowMs }))
     const outcome = await this.#store(tx, shared, { evaluation, collected, nowMs })
     await countErrors(
       tx,
@@ -450,7 +451,7 @@ export class RuleSteps {
     return {
       ...NOTHING,
       ...outcome,
-      hasMore: due.length >= MAX_DUE || paused.size > 0 || hasMoreSilent,
+      hasMore: isDueLeft || due.length >= MAX_DUE || paused.size > 0 || hasMoreSilent,
       hasChanged: true,
       paused: new Set(paused.keys()),
       reached: stoppedAt === undefined ? read : reachedBefore(stoppedAt),
@@ -688,8 +689,10 @@ async function dueOfStep(
   return await readDue(tx, keys, nowMs, MAX_DUE)
 }
 
-function passDue(
+/** True: some are left, because those before them took long enough. They stay due. */
+async function passDue(
   evaluation: Evaluation,
+  turns: StepTurns,
   {
     due,
     paused,
@@ -701,15 +704,15 @@ function passDue(
     channels: ReadonlyMap<number, ChannelRow>
     nowMs: number
   },
-): void {
+): Promise<boolean> {
   const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
-  for (const entry of evaluation.states) {
-    if (!isDue.has(entry.rule.key) || paused.has(entry.rule.key)) continue
+  const entries = [...evaluation.states].filter(({ rule }) => isDue.has(rule.key) && !paused.has(rule.key))
+  return await turns.forEach(entries, (entry) => {
     // Nobody can look at what is raised for a channel that was deleted.
     if (isOfChannel(entry) && entry.state.status === 'pending' && !channels.has(entry.series.channelKey))
       evaluation.forget(entry)
     else evaluation.pass(entry, nowMs)
-  }
+  })
 }
 
 type Watched = readonly [CompiledRule, SilenceWatch]

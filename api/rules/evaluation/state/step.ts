@@ -106,7 +106,7 @@ async function takeWork(
   // What is due is settled when no change before it is left, and when the rule has looked at what changed while it was paused.
   const keys = rules.flatMap(({ key }) => (looking.has(key) ? [] : [key]))
   const due = isDrained ? await readDue(tx, keys, nowMs, MAX_DUE) : []
-  const isFull = !isDrained || due.length === MAX_DUE
+  const isFull = !isDrained || due.length >= MAX_DUE
   const looks =
     rule === undefined || look === undefined || !isDrained
       ? undefined
@@ -136,14 +136,16 @@ async function evaluate(
   }
   const stoppedAt = await evaluateAll(tx, evaluation, { met: going, collected, paused, domain })
   const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
-  for (const entry of evaluation.states) {
-    const { rule, series, state } = entry
-    // What is due is settled when no change before it is left.
-    if (stoppedAt !== undefined || !isDue.has(rule.key) || paused.has(rule.key)) continue
-    // Nothing is raised for a client that is not one of the rule any more.
-    if (state.status === 'pending' && ofDue.isGone(rule, series.publisherId)) evaluation.forget(entry)
-    else evaluation.pass(entry, nowMs)
-  }
+  const entries = [...evaluation.states].filter(({ rule }) => isDue.has(rule.key) && !paused.has(rule.key))
+  // What is due is settled when no change before it is left.
+  const isLeft =
+    stoppedAt !== undefined ||
+    (await new StepTurns(tx, collected).forEach(entries, (entry) => {
+      const { rule, series, state } = entry
+      // Nothing is raised for a client that is not one of the rule any more.
+      if (state.status === 'pending' && ofDue.isGone(rule, series.publisherId)) evaluation.forget(entry)
+      else evaluation.pass(entry, nowMs)
+    }))
   const notifications = await collected.settle(tx, record, { silencing, coveredBy: () => [], nowMs })
   await storeStates(tx, evaluation)
   const outcome = await collected.store(tx, record, {
@@ -156,7 +158,7 @@ async function evaluate(
   await storeTaken(tx, work, { stoppedAt, looking })
   if (paused.size > 0) await noteChange(tx, domain.domainKey)
   const hasMoreLooks = work.looks !== undefined && looking.size > 0
-  return { ...outcome, hasMore: paused.size > 0 || stoppedAt !== undefined || hasMoreLooks }
+  return { ...outcome, hasMore: paused.size > 0 || isLeft || hasMoreLooks }
 }
 
 /** Takes what was evaluated: up to a change or client, or all of it. */
