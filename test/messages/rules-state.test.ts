@@ -112,6 +112,25 @@ test('a rule begins with what the states are, and after a pause with what they a
   expect(await showRule(plant, rule.id)).toMatchObject({ raised: 2 })
 })
 
+test('clients that were deleted while the rule was disabled have no open alarm when it goes on', async () => {
+  const devices: Device[] = []
+  for (let number = 0; number < 52; number++) devices.push(await plant.newDevice())
+  for (const device of devices) await desire(device, { firmware: '2' })
+  await sql`UPDATE clients SET tags = '{doomed}' WHERE id = ANY (${devices.map(({ id }) => id)}::uuid[])`.execute(
+    plant.api.database.db,
+  )
+  const source = { type: 'state', tags: ['doomed'] }
+  const rule = await newRule(plant, { source, condition: OUTDATED, clear_for: '1s' })
+  await untilAlarms(rule.id, 52)
+  const [stays, ...gone] = devices as [Device, ...Device[]]
+  expectStatus(200, await plant.owner.call('POST', url(`rules/${rule.id}/disable`)))
+  for (const device of gone) expectStatus(200, await plant.owner.call('DELETE', url(`clients/${device.id}`)))
+  expectStatus(200, await plant.owner.call('POST', url(`rules/${rule.id}/enable`), {}))
+  await untilAlarms(rule.id, 51, '&status=cleared')
+  const open = await alarmsOf(plant, rule.id, '&status=open')
+  expect(open.map(({ client_id: id }) => id)).toEqual([stays.id])
+})
+
 test.each([
   ['changes', '0s'],
   ['what is due', '2s'],

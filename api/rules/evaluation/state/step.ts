@@ -99,7 +99,9 @@ async function takeWork(
   const after = isBegun ? await findLook(tx, rule.key) : undefined
   if (isBegun && after === undefined) looking.delete(rule.key)
   const look =
-    rule === undefined || after === undefined ? undefined : { document: rule.state.document, after, limit: MAX_TAKEN }
+    rule === undefined || after === undefined
+      ? undefined
+      : { ruleKey: rule.key, document: rule.state.document, after, limit: MAX_TAKEN }
   const { changes, looked } = await readChanges(tx, domain.domainKey, limit, look)
   const isDrained = changes.length < limit
   const nowMs = Date.now() - SETTLE_MS
@@ -108,10 +110,15 @@ async function takeWork(
   const due = isDrained ? await readDue(tx, keys, nowMs, MAX_DUE) : []
   const isFull = !isDrained || due.length >= MAX_DUE
   const looks =
-    rule === undefined || look === undefined || !isDrained
-      ? undefined
-      : { rule, rows: looked, after: look.after, isLast: looked.length < MAX_TAKEN }
+    rule === undefined || look === undefined || !isDrained ? undefined : { rule, after: look.after, ...pageOf(looked) }
   return { work: { changes, looks, due, nowMs }, hasMore: isFull }
+}
+
+/** The look does not go on before it has found all clients that were deleted. */
+function pageOf(looked: readonly ChangeRow[]): Pick<Looks, 'rows' | 'isLast'> {
+  const gone = looked.filter(({ goneId }) => goneId !== null)
+  if (gone.length === MAX_TAKEN) return { rows: gone, isLast: false }
+  return { rows: looked, isLast: looked.length - gone.length < MAX_TAKEN }
 }
 
 async function evaluate(
