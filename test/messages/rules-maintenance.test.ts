@@ -277,6 +277,28 @@ describe('the end of a maintenance window', () => {
     await one.send(20)
   })
 
+  test('tells nobody of a client that is not one of the rule any more, and clears its alarm', async () => {
+    const device = await plant.newDevice()
+    const tag = async (tags: string[]) =>
+      expectStatus(200, await plant.owner.call('PATCH', `/${plant.domainId}/clients/${device.id}/tags`, { tags }))
+    await tag(['leaving'])
+    const url = `${base}/${newId()}`
+    const channel = await plant.newChannel()
+    await plant.connect(device, channel)
+    const window = await newWindow(now())
+    const rule = await newRule(plant, {
+      source: { type: 'state', tags: ['leaving'], channels: [channel] },
+      condition: '!online',
+      actions: [{ type: 'alarm' }, { type: 'webhook', url, on: ALL }],
+    })
+    await until(async () => (await alarmsOf(plant, rule.id)).length === 1, 'it is raised')
+    await tag([])
+    await remove(window)
+    await until(async () => (await alarmsOf(plant, rule.id, '&status=cleared')).length === 1, 'it is cleared')
+    await wait()
+    expect(posts.filter(({ path }) => path === new URL(url).pathname)).toEqual([])
+  })
+
   test('comes also when a thousand ends of a disabled rule wait', async () => {
     const one = await watch()
     const disabled = await newRule(plant, {

@@ -166,6 +166,17 @@ export class Evaluation {
     if (entry.isStored && dueOf(entry) !== null) entry.isChanged = true
   }
 
+  /** As `pass`, for what nobody waits for any more: nothing is raised, and nobody is notified who was not before. */
+  leave(entry: SeriesState, nowMs: number): void {
+    if (entry.state.status === 'pending') return this.forget(entry)
+    if (entry.silencedUntilMs === null) return this.pass(entry, nowMs)
+    this.rise(entry.rule, entry.series, { atMs: nowMs, cause: '' })
+    if (entry.isTurned) return
+    // While it waits to be cleared, it stays silenced.
+    entry.silencedUntilMs = dueOf(entry)
+    entry.isChanged = true
+  }
+
   /** The maintenance may be over in which it raised. */
   #passSilence(entry: SeriesState, nowMs: number): void {
     const { rule, series, state, last, silencedUntilMs } = entry

@@ -32,7 +32,11 @@ const end: Step = (evaluation) => evaluation.rise(rule, series, { atMs: 9_000, c
 const begin: Step = (evaluation) => evaluation.fall(rule, series, { atMs: 20_000, last })
 
 /** What contacts are told in the step in which the maintenance is over that the state was silenced by, and whether it is silenced then. */
-async function toldOf(state: RuleState, steps: readonly Step[]): Promise<{ told: string[]; silencedUntilMs: unknown }> {
+async function toldOf(
+  state: RuleState,
+  steps: readonly Step[],
+  how: 'pass' | 'leave' = 'pass',
+): Promise<{ told: string[]; silencedUntilMs: unknown }> {
   const tellings: Telling[] = []
   const evaluation = new Evaluation((caused) => {
     const payload = { moment: caused.effect.kind }
@@ -43,7 +47,7 @@ async function toldOf(state: RuleState, steps: readonly Step[]): Promise<{ told:
   const [entry] = evaluation.states
   if (entry === undefined) throw new Error('the state was given')
   for (const step of steps) step(evaluation)
-  evaluation.pass(entry, 30_000)
+  evaluation[how](entry, 30_000)
   // Without windows and alarms, nothing is read or stored.
   const sent = await settleTellings({} as Transaction, () => undefined, tellings, {
     domainKey: 1,
@@ -66,4 +70,11 @@ test('what clears in the step in which the maintenance ends is told to nobody', 
 
 test('what clears and raises again in that step is told once', async () => {
   expect(await toldOf(ACTIVE, [end, begin])).toEqual({ told: ['raise'], silencedUntilMs: null })
+})
+
+test('nobody is told of what nobody waits for any more, and it stays silenced until it is cleared', async () => {
+  // `clear_for` ends a second after the look.
+  expect(await toldOf(ACTIVE, [], 'leave')).toEqual({ told: [], silencedUntilMs: 31_000 })
+  const clearing: RuleState = { ...ACTIVE, clearingSinceMs: 9_000, clearCause: 'end' }
+  expect(await toldOf(clearing, [], 'leave')).toEqual({ told: [], silencedUntilMs: null })
 })

@@ -148,9 +148,7 @@ async function evaluate(
   const isLeft =
     stoppedAt !== undefined ||
     (await new StepTurns(tx, collected).forEach(entries, (entry) => {
-      const { rule, series, state } = entry
-      // Nothing is raised for a client that is not one of the rule any more.
-      if (state.status === 'pending' && ofDue.isGone(rule, series.publisherId)) evaluation.forget(entry)
+      if (ofDue.isGone(entry.rule, entry.series.publisherId)) evaluation.leave(entry, nowMs)
       else evaluation.pass(entry, nowMs)
     }))
   const notifications = await collected.settle(tx, record, { silencing, coveredBy: () => [], nowMs })
