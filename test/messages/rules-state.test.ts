@@ -250,8 +250,19 @@ test('changes of another domain do not meet it, and a domain without such rules 
   expect((await alarmsOf(plant, rule.id)).map(({ client_id: id }) => id)).not.toContain(other.id)
 })
 
-async function startOther(): Promise<{ id: string; path: string }> {
-  const domain = expectStatus(201, await plant.owner.call('POST', '/domains', { name: 'other' })).json<{ id: string }>()
+test('changes that no rule evaluates are removed', async () => {
+  const { db } = plant.api.database
+  const { id } = await startOther('without rules')
+  await sql`INSERT INTO rule_changes (domain_key, client_key, is_online) SELECT domain_key, key, true FROM clients, generate_series(1, 2500)
+    WHERE id = ${id}::uuid`.execute(db)
+  await until(
+    async () => (await sql`SELECT FROM rule_changes LIMIT 1`.execute(db)).rows.length === 0,
+    'they are removed',
+  )
+})
+
+async function startOther(name = 'other'): Promise<{ id: string; path: string }> {
+  const domain = expectStatus(201, await plant.owner.call('POST', '/domains', { name })).json<{ id: string }>()
   const made = expectStatus(201, await plant.owner.call('POST', `/${domain.id}/clients`, {})).json<{ id: string }>()
   return { id: made.id, path: `/${domain.id}/clients/${made.id}` }
 }

@@ -29,7 +29,6 @@ import {
   passDomains,
 } from './repository.ts'
 import { RULE_METRICS } from '../metrics.ts'
-import { removeStrayChanges } from './state/repository.ts'
 import { RuleSteps } from './step.ts'
 import type { StepDeps } from './step.ts'
 
@@ -244,7 +243,6 @@ export class Evaluator {
     this.#seen = new Set()
     this.#swept = position
     await this.#checkPaused()
-    await removeStrayChanges(this.#deps.database.db)
   }
 
   /** Moves domains on that got no messages between the two positions. */

@@ -140,8 +140,15 @@ export async function listDocuments(
   return rows
 }
 
-/** Nobody evaluates changes in domains whose last rule about state was disabled, paused or deleted: when it goes on, it looks at all clients. */
-export async function removeStrayChanges(db: Queryable): Promise<void> {
-  await sql`DELETE FROM rule_changes WHERE domain_key IN (SELECT domain_key FROM
-    (SELECT DISTINCT domain_key FROM rule_changes) d WHERE NOT has_rules_of_state(d.domain_key))`.execute(db)
+/**
+ * Nobody evaluates changes in domains whose last rule about state was disabled, paused or deleted: when it goes on, it looks at all clients. Removes at
+ * most `limit`, and returns their number.
+ */
+export async function removeStrayChanges(db: Queryable, limit: number): Promise<number> {
+  const { rows } = await sql`WITH RECURSIVE changed (key) AS (SELECT min(domain_key) FROM rule_changes
+      UNION ALL SELECT (SELECT min(c.domain_key) FROM rule_changes c WHERE c.domain_key > changed.key) FROM changed WHERE changed.key IS NOT NULL)
+    DELETE FROM rule_changes WHERE key IN (SELECT c.key FROM rule_changes c
+      WHERE c.domain_key IN (SELECT key FROM changed WHERE key IS NOT NULL AND NOT has_rules_of_state(key)) LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+    RETURNING key`.execute(db)
+  return rows.length
 }
