@@ -195,6 +195,22 @@ test('a named document is another series, and others do not meet the rule', asyn
   await untilAlarms(rule.id, 1, '&status=cleared')
 })
 
+test('a rule that is about another document from now on has no open alarm of the one before', async () => {
+  const device = await plant.newDevice()
+  const source = { type: 'state', clients: [device.id] }
+  const rule = await newRule(plant, { source, condition: OUTDATED })
+  await desire(device, { firmware: '2' })
+  await untilAlarms(rule.id, 1)
+  const change = async (fields: object) =>
+    expectStatus(200, await plant.owner.call('PATCH', url(`rules/${rule.id}`), fields))
+  await change({ source: { ...source, document: '' } })
+  expect(await alarmsOf(plant, rule.id, '&status=open')).toHaveLength(1)
+  await change({ source: { ...source, document: 'config' } })
+  expect(await alarmsOf(plant, rule.id, '&status=open')).toEqual([])
+  await desire(device, { firmware: '2' }, 'config')
+  expect((await untilAlarms(rule.id, 1, '&status=open'))[0]).toMatchObject({ name: 'config' })
+})
+
 test('a client that goes offline raises, one that comes back clears', async () => {
   const device = await plant.newDevice()
   const channel = await plant.newChannel()
