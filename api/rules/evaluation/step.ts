@@ -357,19 +357,19 @@ export class RuleSteps {
     const compiled = next === undefined ? undefined : known.rules.compiled.get(next.key)
     if (next === undefined || compiled === undefined) return NOTHING
     const rule = { ...compiled, place: next.place }
-    const reading = [rule].filter(readsMessages)
-    const index = new RuleIndex(reading, ({ filter }) => filter)
-    const channels = await this.#channelsOf(tx, domain.domainKey, { ...known, channels: undefined }, reading)
     const until = known.served.length === 0 ? undefined : domain.place
-    // The others begin at or before its place, such as those that were created while it was paused: its place is a floor.
-    if (until !== undefined && comparePlaces(rule.place, until) >= 0) {
+    // The others begin at or before its place, such as those that were created while it was paused: its place is a floor. A rule about state reads no
+    // messages.
+    if (!readsMessages(rule) || (until !== undefined && comparePlaces(rule.place, until) >= 0)) {
       await storeOwnPlace(tx, rule.key, rule.place, false)
       await noteChange(tx, domain.domainKey)
       return { ...NOTHING, hasMore: true }
     }
+    const index = new RuleIndex([rule], ({ filter }) => filter)
+    const channels = await this.#channelsOf(tx, domain.domainKey, { ...known, channels: undefined }, [rule])
     const read = await readMessages(tx, { place: rule.place, channels, index, until })
     const found = await this.#evaluate(tx, shared, {
-      rules: reading,
+      rules: [rule],
       index,
       windows: windowsAlone(known, rule),
       channels,
