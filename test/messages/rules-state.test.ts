@@ -340,6 +340,26 @@ test('a rule whose user may not read states any more is paused, and looks at all
   expect(await showRule(plant, rule.id)).toMatchObject({ raised: 1 })
 })
 
+test('the rights of a rule are not looked at for changes of clients that are none of it', async () => {
+  const [device, other] = [await plant.newDevice(), await plant.newDevice()]
+  const rule = await newRule(plant, { source: { type: 'state', clients: [device.id] }, condition: OUTDATED })
+  const { db } = plant.api.database
+  await until(async () => {
+    const { rows } = await sql`SELECT FROM rules WHERE id = ${rule.id}::uuid AND look_after IS NULL`.execute(db)
+    return rows.length > 0
+  }, 'it has looked at all clients')
+  await sql`UPDATE rules SET user_key = -1 WHERE id = ${rule.id}::uuid`.execute(db)
+  await sql`UPDATE rule_domains SET version = version + 1`.execute(db)
+  await desire(other, { firmware: '2' })
+  await until(
+    async () => (await sql`SELECT FROM rule_changes`.execute(db)).rows.length === 0,
+    'the change of the other client was taken',
+  )
+  expect((await showRule(plant, rule.id)).paused).toBeUndefined()
+  await desire(device, { firmware: '2' })
+  await until(async () => (await showRule(plant, rule.id)).paused !== undefined, 'it is paused')
+})
+
 const examples = (parse(readFileSync('examples/rules/state.yaml', 'utf8')) as { rules: Example[] }).rules
 type Example = { name: string; source: Record<string, unknown>; for?: string }
 

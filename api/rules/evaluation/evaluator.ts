@@ -271,13 +271,15 @@ export class Evaluator {
       const stored = (await listEnabled(db, domainKey)).find((rule) => rule.key === key)
       if (stored === undefined) continue
       if ((await lackOf(db, this.#deps, stored.userKey, domainId, compileRule(stored))) !== undefined) continue
-      await database.transaction(async (tx) => {
+      const isEnded = await database.transaction(async (tx) => {
         await lockDomain(tx, domainKey)
-        await endPause(tx, key)
+        if (!(await endPause(tx, key))) return false
         // What changed meanwhile is not known: it looks at all clients, and `for` begins again.
         if (stored.definition.source.type === 'state') await forgetWaits(tx, key)
         await noteChange(tx, domainKey)
+        return true
       })
+      if (!isEnded) continue
       this.#noteChange(domainKey)
       logger.debug({ rule: stored.id }, 'a paused rule goes on')
     }

@@ -543,12 +543,13 @@ export async function listPaused(
   return rows
 }
 
-/** Ends the pause of a rule whose right is back. */
-export async function endPause(tx: Transaction, key: number): Promise<void> {
-  await sql`UPDATE rules SET paused_at = NULL, paused_reason = NULL, pause_kind = NULL,
-      look_after = CASE WHEN definition -> 'source' ->> 'type' = 'state' THEN 0 END WHERE key = ${key} AND pause_kind = 'right'`.execute(
+/** Ends the pause of a rule whose right is back. False: it is not paused for that any more. */
+export async function endPause(tx: Transaction, key: number): Promise<boolean> {
+  const { rows } = await sql`UPDATE rules SET paused_at = NULL, paused_reason = NULL, pause_kind = NULL,
+      look_after = CASE WHEN definition -> 'source' ->> 'type' = 'state' THEN 0 END WHERE key = ${key} AND pause_kind = 'right' RETURNING key`.execute(
     tx,
   )
+  return rows.length > 0
 }
 
 /**

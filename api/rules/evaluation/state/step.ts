@@ -129,15 +129,26 @@ async function evaluate(
 ): Promise<Outcome> {
   const { due, nowMs } = work
   const { met, clients } = await meetingsOf(tx, domain.domainKey, rules, work)
-  const paused = await pauseLacking(tx, deps, domain, { rules, met, due })
+  const states = await readStates(
+    tx,
+    met.map(({ rule, series }) => ({ ruleKey: rule.key, series })),
+  )
+  // A rule acts for its clients, and for those that it has a state of.
+  const acting = new Set([...due, ...states].map(({ ruleKey }) => ruleKey))
+  for (const { rule, sample } of met) if (sample !== undefined) acting.add(rule.key)
+  const paused = await pauseLacking(
+    tx,
+    deps,
+    domain,
+    rules.filter(({ key }) => acting.has(key)),
+  )
   const going = met.filter(({ rule }) => !paused.has(rule.key))
   const byKey = new Map(rules.map((rule) => [rule.key, rule]))
   const ofDue = await clientsOfDue(tx, domain.domainKey, rules, due)
   for (const [id, client] of ofDue.clients) clients.set(id, client)
   const collected = new Collected({ domain, channels: NO_CHANNELS, client: (id) => clients.get(id) }, byKey)
   const evaluation = new Evaluation((caused) => collected.take(caused))
-  const wanted = going.map(({ rule, series }) => ({ ruleKey: rule.key, series }))
-  for (const row of [...due, ...(await readStates(tx, wanted))]) {
+  for (const row of [...due, ...states]) {
     const rule = byKey.get(row.ruleKey)
     if (rule !== undefined && !paused.has(rule.key)) evaluation.give(rule, row.series, row)
   }
@@ -229,12 +240,10 @@ async function pauseLacking(
   tx: Transaction,
   deps: Deps,
   { domainId, place }: StepDomain,
-  { rules, met, due }: { rules: readonly StateRule[]; met: readonly Met[]; due: readonly StateRow[] },
+  rules: readonly StateRule[],
 ): Promise<Set<number>> {
-  const acting = new Set([...met.map(({ rule }) => rule.key), ...due.map(({ ruleKey }) => ruleKey)])
   const paused = new Set<number>()
   for (const rule of rules) {
-    if (!acting.has(rule.key)) continue
     const reason = await lackOf(tx, deps, rule.userKey, domainId, rule)
     if (reason === undefined) continue
     paused.add(rule.key)
