@@ -1,4 +1,7 @@
 -- expand: rules about the state of clients, and the changes of these states that they have not evaluated yet
+-- Of the migration before. It is first, while nothing is locked here.
+ALTER TABLE alarm_history VALIDATE CONSTRAINT alarm_history_change_check;
+
 ALTER TABLE rules ADD COLUMN look_after bigint;
 COMMENT ON COLUMN rules.look_after IS 'A rule about state has looked at clients up to this key since it began; NULL: it has looked at all of them, or is about something else.';
 CREATE INDEX rules_of_state ON rules (domain_key) WHERE definition -> 'source' ->> 'type' = 'state' AND status = 'enabled' AND paused_at IS NULL;

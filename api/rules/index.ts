@@ -3,6 +3,7 @@ import type { MessageGate } from '#api/devices/index.ts'
 import type { Identity } from '#api/identity/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import { startPeriodicRounds } from '#core/rounds.ts'
+import type { PeriodicRounds } from '#core/rounds.ts'
 import type { Infrastructure } from '#infrastructure/index.ts'
 import type { RoutePlugin } from '#http/index.ts'
 import { countOpenAlarms, removeOldAlarms } from './alarms/repository.ts'
@@ -12,6 +13,7 @@ import type { RulesConfig } from './config.ts'
 import type { Contacts } from './contacts.ts'
 import { Evaluator } from './evaluation/evaluator.ts'
 import { forgetStates } from './evaluation/repository.ts'
+import { removeStrayChanges } from './evaluation/state/repository.ts'
 import { countWindows } from './maintenance/repository.ts'
 import { windowRoutes } from './maintenance/routes.ts'
 import { Windows } from './maintenance/service.ts'
@@ -29,6 +31,8 @@ export type StartedRules = { readonly routes: RoutePlugin; stop(): Promise<void>
 
 const PUBLICATION_INTERVAL_MS = 100
 const RETENTION_INTERVAL_MS = 3_600_000
+/** The interval between two looks for changes of states that nobody evaluates. */
+const STRAY_INTERVAL_MS = 10_000
 const MAX_REMOVED = 1_000
 
 export function startRules({
@@ -71,17 +75,12 @@ export function startRules({
     logger,
     intervalMs: PUBLICATION_INTERVAL_MS,
   })
-  const retention = startPeriodicRounds({
-    firstPauseMs: RETENTION_INTERVAL_MS,
-    pauseMs: RETENTION_INTERVAL_MS,
-    async round(signal) {
-      while (!signal.aborted) {
-        const removed = await removeOldAlarms(database.db, config.alarmRetentionDays, MAX_REMOVED)
-        if (removed < MAX_REMOVED) break
-      }
-    },
-    onFailure: (error) => logger.warn({ err: error }, 'failed to remove old alarms; retrying'),
-  })
+  const retention = startRemoval(logger, 'old alarms', RETENTION_INTERVAL_MS, (limit) =>
+    removeOldAlarms(database.db, config.alarmRetentionDays, limit),
+  )
+  const strays = startRemoval(logger, 'changes of states that no rule evaluates', STRAY_INTERVAL_MS, (limit) =>
+    removeStrayChanges(database.db, limit),
+  )
   const onChanged = (domainKey: number) => evaluator.changed(domainKey)
   const rules = new Rules({ database, journal, access, gate, quotas, contacts, onChanged })
   const trials = new Trials({ database, access, gate, contacts })
@@ -98,7 +97,24 @@ export function startRules({
       await windowRoutes(windows)(app)
     },
     async stop() {
-      await Promise.all([evaluator.stop(), publications.stop(), retention.stop()])
+      await Promise.all([evaluator.stop(), publications.stop(), retention.stop(), strays.stop()])
     },
   }
+}
+
+/** Removes what nobody needs, some at a time: `remove` returns how many. */
+function startRemoval(
+  logger: Infrastructure['logger'],
+  what: string,
+  intervalMs: number,
+  remove: (limit: number) => Promise<number>,
+): PeriodicRounds {
+  return startPeriodicRounds({
+    firstPauseMs: intervalMs,
+    pauseMs: intervalMs,
+    async round(signal) {
+      while (!signal.aborted) if ((await remove(MAX_REMOVED)) < MAX_REMOVED) break
+    },
+    onFailure: (error) => logger.warn({ err: error }, `failed to remove ${what}; retrying`),
+  })
 }

@@ -152,7 +152,7 @@ export class Rules implements RulesService {
       await updateRule(tx, rule.key, { ...fields, userKey: caller.key, updatedBy: caller.id })
       await this.#keepContacts(tx, { ...fields, key: rule.key, id, userKey: caller.key }, members)
       const { source } = rule.definition
-      if (fields.definition.source.type !== source.type) {
+      if (isOfOther(source, fields.definition.source)) {
         await clearAlarmsOf(tx, rule.id, caller.id)
         await forgetAll(tx, rule.key)
       } else if (!isDeepStrictEqual(fields.definition.source, source)) await forgetPending(tx, rule.key)
@@ -319,6 +319,12 @@ export class Rules implements RulesService {
     this.#deps.onChanged(domainKey)
   }
 }
+
+type Source = StoredRule['definition']['source']
+
+/** Nothing clears what was raised: its series are of another source, or have the name of another document. */
+const isOfOther = (before: Source, after: Source): boolean =>
+  before.type !== after.type || (before.document ?? '') !== (after.document ?? '')
 
 /** Changes of states are not kept for a paused rule. */
 const hasMissed = ({ isPaused, definition }: StoredRule): boolean => isPaused && definition.source.type === 'state'

@@ -277,6 +277,50 @@ describe('the end of a maintenance window', () => {
     await one.send(20)
   })
 
+  test('tells nobody of a client that is not one of the rule any more, and clears its alarm', async () => {
+    const device = await plant.newDevice()
+    const tag = async (tags: string[]) =>
+      expectStatus(200, await plant.owner.call('PATCH', `/${plant.domainId}/clients/${device.id}/tags`, { tags }))
+    await tag(['leaving'])
+    const url = `${base}/${newId()}`
+    const channel = await plant.newChannel()
+    await plant.connect(device, channel)
+    const window = await newWindow(now())
+    const rule = await newRule(plant, {
+      source: { type: 'state', tags: ['leaving'], channels: [channel] },
+      condition: '!online',
+      actions: [{ type: 'alarm' }, { type: 'webhook', url, on: ALL }],
+    })
+    await until(async () => (await alarmsOf(plant, rule.id)).length === 1, 'it is raised')
+    await tag([])
+    await remove(window)
+    await until(async () => (await alarmsOf(plant, rule.id, '&status=cleared')).length === 1, 'it is cleared')
+    await wait()
+    expect(posts.filter(({ path }) => path === new URL(url).pathname)).toEqual([])
+  })
+
+  test('comes also when a thousand ends of a disabled rule wait', async () => {
+    const one = await watch()
+    const disabled = await newRule(plant, {
+      source: { type: 'messages', channels: [one.device.channelId] },
+      condition: 'false',
+      status: 'disabled',
+    })
+    const { db } = plant.api.database
+    await sql`INSERT INTO rule_states (rule_key, publisher_id, channel_key, subtopic, name, series_digest, state, due_at, silenced_until)
+      SELECT r.key, '', 1, '', n::text, sha256(n::text::bytea), '{"state": {"status": "active", "sinceMs": 1, "cause": "", "count": 1}}',
+        '2020-01-01', '2020-01-01' FROM rules r, generate_series(1, 1000) n WHERE r.id = ${disabled.id}::uuid`.execute(
+      db,
+    )
+    const window = await newWindow({ starts_at: inMs(-60_000), ends_at: inMs(3_000) })
+    await one.send(31)
+    expect((await alarmOf(one)).maintenance_name).toBe(window.name)
+    await until(() => one.posts().length === 1, 'it is sent')
+    await one.send(20)
+    await remove(window)
+    expectStatus(204, await plant.owner.call('DELETE', `/${plant.domainId}/rules/${disabled.id}`))
+  })
+
   test('comes by itself, and tells once, also when every process was gone meanwhile', { timeout: 60_000 }, async () => {
     await using own = await createTestDatabase()
     const options = { ...optionsOf(), database: own }

@@ -48,6 +48,7 @@ const refusalOf = async (body: object, path = 'rules'): Promise<string> => {
 }
 
 const OUTDATED = 'has(delta.firmware)'
+const MAX_ACTIONS = 10
 
 test('a document that differs raises one alarm, and one that agrees clears it', async () => {
   const device = await plant.newDevice()
@@ -111,6 +112,59 @@ test('a rule begins with what the states are, and after a pause with what they a
   expect(await showRule(plant, rule.id)).toMatchObject({ raised: 2 })
 })
 
+test('clients that were deleted while the rule was disabled have no open alarm when it goes on', async () => {
+  const devices: Device[] = []
+  for (let number = 0; number < 52; number++) devices.push(await plant.newDevice())
+  for (const device of devices) await desire(device, { firmware: '2' })
+  await sql`UPDATE clients SET tags = '{doomed}' WHERE id = ANY (${devices.map(({ id }) => id)}::uuid[])`.execute(
+    plant.api.database.db,
+  )
+  const source = { type: 'state', tags: ['doomed'] }
+  const rule = await newRule(plant, { source, condition: OUTDATED, clear_for: '1s' })
+  await untilAlarms(rule.id, 52)
+  const [stays, ...gone] = devices as [Device, ...Device[]]
+  expectStatus(200, await plant.owner.call('POST', url(`rules/${rule.id}/disable`)))
+  for (const device of gone) expectStatus(200, await plant.owner.call('DELETE', url(`clients/${device.id}`)))
+  expectStatus(200, await plant.owner.call('POST', url(`rules/${rule.id}/enable`), {}))
+  await untilAlarms(rule.id, 51, '&status=cleared')
+  const open = await alarmsOf(plant, rule.id, '&status=open')
+  expect(open.map(({ client_id: id }) => id)).toEqual([stays.id])
+})
+
+test.each([
+  ['changes', '0s'],
+  ['what is due', '2s'],
+])('a step ends when %s caused enough, and the next one does what is left', async (_, waits) => {
+  const devices: Device[] = []
+  for (let number = 0; number < 20; number++) devices.push(await plant.newDevice())
+  const reported = { text: 'x'.repeat(1_000) }
+  for (const device of devices) {
+    await report(device, reported)
+    await desire(device, { firmware: '2' })
+  }
+  const channel = await plant.newChannel()
+  const payload = JSON.stringify({ of: '{{ client.id }}', text: '{{ reported.text }}'.repeat(40) })
+  const publish = { type: 'publish', channel, payload, on: ['raise', 'clear'] }
+  const actions = [{ type: 'alarm' }, ...Array.from({ length: MAX_ACTIONS - 1 }, () => publish)]
+  const source = { type: 'state', clients: devices.map(({ id }) => id) }
+  const { db } = plant.api.database
+  const transactions = async (ruleId: string) => {
+    const { rows } = await sql`SELECT DISTINCT xmin::text FROM alarms WHERE rule_id = ${ruleId}::uuid`.execute(db)
+    return rows.length
+  }
+  const rule = await newRule(plant, { source, condition: OUTDATED, for: waits, actions })
+  await untilAlarms(rule.id, 20)
+  expect(await transactions(rule.id)).toBeGreaterThan(1)
+  await sql`INSERT INTO rule_changes (domain_key, client_key, document, desired, reported, delta)
+    SELECT domain_key, key, '', '{}', ${JSON.stringify(reported)}::jsonb, '{}' FROM clients WHERE id = ANY (${source.clients}::uuid[])`.execute(
+    db,
+  )
+  await untilAlarms(rule.id, 20, '&status=cleared')
+  expect(await transactions(rule.id)).toBeGreaterThan(1)
+  expect(await showRule(plant, rule.id)).toMatchObject({ raised: 20, acted: 40 * (MAX_ACTIONS - 1) })
+  expect((await sql`SELECT FROM rule_changes`.execute(db)).rows).toEqual([])
+})
+
 test('a condition that must hold for a time raises without a further change, and not when it ended before', async () => {
   const [stays, recovers] = [await plant.newDevice(), await plant.newDevice()]
   const rule = await newRule(plant, {
@@ -139,6 +193,22 @@ test('a named document is another series, and others do not meet the rule', asyn
   expect((await showRule(plant, rule.id)).seen).toBe(2)
   expectStatus(204, await plant.owner.call('DELETE', url(`clients/${device.id}/desired-state/config`)))
   await untilAlarms(rule.id, 1, '&status=cleared')
+})
+
+test('a rule that is about another document from now on has no open alarm of the one before', async () => {
+  const device = await plant.newDevice()
+  const source = { type: 'state', clients: [device.id] }
+  const rule = await newRule(plant, { source, condition: OUTDATED })
+  await desire(device, { firmware: '2' })
+  await untilAlarms(rule.id, 1)
+  const change = async (fields: object) =>
+    expectStatus(200, await plant.owner.call('PATCH', url(`rules/${rule.id}`), fields))
+  await change({ source: { ...source, document: '' } })
+  expect(await alarmsOf(plant, rule.id, '&status=open')).toHaveLength(1)
+  await change({ source: { ...source, document: 'config' } })
+  expect(await alarmsOf(plant, rule.id, '&status=open')).toEqual([])
+  await desire(device, { firmware: '2' }, 'config')
+  expect((await untilAlarms(rule.id, 1, '&status=open'))[0]).toMatchObject({ name: 'config' })
 })
 
 test('a client that goes offline raises, one that comes back clears', async () => {
@@ -196,8 +266,19 @@ test('changes of another domain do not meet it, and a domain without such rules 
   expect((await alarmsOf(plant, rule.id)).map(({ client_id: id }) => id)).not.toContain(other.id)
 })
 
-async function startOther(): Promise<{ id: string; path: string }> {
-  const domain = expectStatus(201, await plant.owner.call('POST', '/domains', { name: 'other' })).json<{ id: string }>()
+test('changes that no rule evaluates are removed', async () => {
+  const { db } = plant.api.database
+  const { id } = await startOther('without rules')
+  await sql`INSERT INTO rule_changes (domain_key, client_key, is_online) SELECT domain_key, key, true FROM clients, generate_series(1, 2500)
+    WHERE id = ${id}::uuid`.execute(db)
+  await until(
+    async () => (await sql`SELECT FROM rule_changes LIMIT 1`.execute(db)).rows.length === 0,
+    'they are removed',
+  )
+})
+
+async function startOther(name = 'other'): Promise<{ id: string; path: string }> {
+  const domain = expectStatus(201, await plant.owner.call('POST', '/domains', { name })).json<{ id: string }>()
   const made = expectStatus(201, await plant.owner.call('POST', `/${domain.id}/clients`, {})).json<{ id: string }>()
   return { id: made.id, path: `/${domain.id}/clients/${made.id}` }
 }
@@ -257,6 +338,26 @@ test('a rule whose user may not read states any more is paused, and looks at all
   expect(alarm?.client_id).toBe(device.id)
   // What waited for a time ended while it was paused.
   expect(await showRule(plant, rule.id)).toMatchObject({ raised: 1 })
+})
+
+test('the rights of a rule are not looked at for changes of clients that are none of it', async () => {
+  const [device, other] = [await plant.newDevice(), await plant.newDevice()]
+  const rule = await newRule(plant, { source: { type: 'state', clients: [device.id] }, condition: OUTDATED })
+  const { db } = plant.api.database
+  await until(async () => {
+    const { rows } = await sql`SELECT FROM rules WHERE id = ${rule.id}::uuid AND look_after IS NULL`.execute(db)
+    return rows.length > 0
+  }, 'it has looked at all clients')
+  await sql`UPDATE rules SET user_key = -1 WHERE id = ${rule.id}::uuid`.execute(db)
+  await sql`UPDATE rule_domains SET version = version + 1`.execute(db)
+  await desire(other, { firmware: '2' })
+  await until(
+    async () => (await sql`SELECT FROM rule_changes`.execute(db)).rows.length === 0,
+    'the change of the other client was taken',
+  )
+  expect((await showRule(plant, rule.id)).paused).toBeUndefined()
+  await desire(device, { firmware: '2' })
+  await until(async () => (await showRule(plant, rule.id)).paused !== undefined, 'it is paused')
 })
 
 const examples = (parse(readFileSync('examples/rules/state.yaml', 'utf8')) as { rules: Example[] }).rules

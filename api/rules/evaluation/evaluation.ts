@@ -27,6 +27,8 @@ export type SeriesState = {
   last: LastSample | undefined
   /** Nobody was notified that it raised, because of maintenance, which is looked at again then. Null: its contacts were. */
   silencedUntilMs: number | null
+  /** It raised or cleared in this step: whether it is silenced is settled with that. */
+  isTurned: boolean
   isChanged: boolean
   isStored: boolean
 }
@@ -88,7 +90,7 @@ export class Evaluation {
     series: Series,
     { state, last, silencedUntilMs }: Pick<SeriesState, 'state' | 'last' | 'silencedUntilMs'>,
   ): void {
-    const stored = { rule, series, state, last, silencedUntilMs, isChanged: false, isStored: true }
+    const stored = { rule, series, state, last, silencedUntilMs, isTurned: false, isChanged: false, isStored: true }
     this.#states.set(`${rule.key}\n${keyOf(series)}`, stored)
   }
 
@@ -164,10 +166,21 @@ export class Evaluation {
     if (entry.isStored && dueOf(entry) !== null) entry.isChanged = true
   }
 
+  /** As `pass`, for what nobody waits for any more: nothing is raised, and nobody is notified who was not before. */
+  leave(entry: SeriesState, nowMs: number): void {
+    if (entry.state.status === 'pending') return this.forget(entry)
+    if (entry.silencedUntilMs === null) return this.pass(entry, nowMs)
+    this.rise(entry.rule, entry.series, { atMs: nowMs, cause: '' })
+    if (entry.isTurned) return
+    // While it waits to be cleared, it stays silenced.
+    entry.silencedUntilMs = dueOf(entry)
+    entry.isChanged = true
+  }
+
   /** The maintenance may be over in which it raised. */
   #passSilence(entry: SeriesState, nowMs: number): void {
     const { rule, series, state, last, silencedUntilMs } = entry
-    if (silencedUntilMs === null || silencedUntilMs > nowMs) return
+    if (entry.isTurned || silencedUntilMs === null || silencedUntilMs > nowMs) return
     if (state.status === 'active') {
       const effect: RuleEffect = { kind: 'raise', atMs: state.sinceMs, cause: state.cause }
       this.#onEffect({ rule, series, effect, sample: undefined, last, windows: undefined, isLate: true, entry })
@@ -191,6 +204,7 @@ export class Evaluation {
         state: IDLE,
         last: undefined,
         silencedUntilMs: null,
+        isTurned: false,
         isChanged: false,
         isStored: false,
       }
@@ -213,6 +227,7 @@ export class Evaluation {
   ): void {
     const { rule, series, last } = entry
     if (effect.kind === 'raise') this.countsOf(rule).raised++
+    entry.isTurned ||= effect.kind !== 'repeat'
     this.#onEffect({ rule, series, effect, sample, last, windows, isLate: false, entry })
   }
 }

@@ -29,7 +29,6 @@ import {
   passDomains,
 } from './repository.ts'
 import { RULE_METRICS } from '../metrics.ts'
-import { removeStrayChanges } from './state/repository.ts'
 import { RuleSteps } from './step.ts'
 import type { StepDeps } from './step.ts'
 
@@ -244,7 +243,6 @@ export class Evaluator {
     this.#seen = new Set()
     this.#swept = position
     await this.#checkPaused()
-    await removeStrayChanges(this.#deps.database.db)
   }
 
   /** Moves domains on that got no messages between the two positions. */
@@ -273,13 +271,15 @@ export class Evaluator {
       const stored = (await listEnabled(db, domainKey)).find((rule) => rule.key === key)
       if (stored === undefined) continue
       if ((await lackOf(db, this.#deps, stored.userKey, domainId, compileRule(stored))) !== undefined) continue
-      await database.transaction(async (tx) => {
+      const isEnded = await database.transaction(async (tx) => {
         await lockDomain(tx, domainKey)
-        await endPause(tx, key)
+        if (!(await endPause(tx, key))) return false
         // What changed meanwhile is not known: it looks at all clients, and `for` begins again.
         if (stored.definition.source.type === 'state') await forgetWaits(tx, key)
         await noteChange(tx, domainKey)
+        return true
       })
+      if (!isEnded) continue
       this.#noteChange(domainKey)
       logger.debug({ rule: stored.id }, 'a paused rule goes on')
     }

@@ -498,11 +498,14 @@ export async function domainsOf(db: Queryable, channelKeys: readonly number[]): 
 
 /** Domains where time changes a state or maintenance may be over, those with rules that are behind or look at clients, and those where the state of a client changed. */
 export async function listDueDomains(db: Queryable, nowMs: number, limit: number): Promise<number[]> {
+  const now = sql`to_timestamp(${nowMs / 1000}::float8)`
+  // Those of rules that are not evaluated, which stay due, must not take the places of others.
+  const evaluated = sql`JOIN rules r ON r.key = s.rule_key AND r.status = 'enabled' AND r.paused_at IS NULL AND NOT r.is_behind
+    AND r.look_after IS NULL JOIN domains d ON d.key = r.domain_key AND d.status = 'enabled'`
   const { rows } = await sql<{ key: number }>`
-    SELECT DISTINCT r.domain_key AS key FROM ((SELECT rule_key FROM rule_states WHERE due_at <= to_timestamp(${nowMs / 1000}::float8)
-        ORDER BY due_at LIMIT ${limit})
-      UNION ALL (SELECT rule_key FROM rule_states WHERE silenced_until <= to_timestamp(${nowMs / 1000}::float8)
-        ORDER BY silenced_until LIMIT ${limit})) s JOIN rules r ON r.key = s.rule_key AND r.status = 'enabled' AND r.paused_at IS NULL
+    SELECT key FROM (SELECT r.domain_key AS key FROM rule_states s ${evaluated} WHERE s.due_at <= ${now} ORDER BY s.due_at LIMIT ${limit}) due
+    UNION SELECT key FROM (SELECT r.domain_key AS key FROM rule_states s ${evaluated} WHERE s.silenced_until <= ${now}
+      ORDER BY s.silenced_until LIMIT ${limit}) silenced
     UNION SELECT domain_key FROM rules WHERE is_behind AND status = 'enabled' AND paused_at IS NULL
     UNION SELECT domain_key FROM rules WHERE look_after IS NOT NULL AND status = 'enabled' AND paused_at IS NULL
     UNION (WITH RECURSIVE changed (key) AS (SELECT min(domain_key) FROM rule_changes
@@ -540,12 +543,13 @@ export async function listPaused(
   return rows
 }
 
-/** Ends the pause of a rule whose right is back. */
-export async function endPause(tx: Transaction, key: number): Promise<void> {
-  await sql`UPDATE rules SET paused_at = NULL, paused_reason = NULL, pause_kind = NULL,
-      look_after = CASE WHEN definition -> 'source' ->> 'type' = 'state' THEN 0 END WHERE key = ${key} AND pause_kind = 'right'`.execute(
+/** Ends the pause of a rule whose right is back. False: it is not paused for that any more. */
+export async function endPause(tx: Transaction, key: number): Promise<boolean> {
+  const { rows } = await sql`UPDATE rules SET paused_at = NULL, paused_reason = NULL, pause_kind = NULL,
+      look_after = CASE WHEN definition -> 'source' ->> 'type' = 'state' THEN 0 END WHERE key = ${key} AND pause_kind = 'right' RETURNING key`.execute(
     tx,
   )
+  return rows.length > 0
 }
 
 /**

@@ -30,7 +30,6 @@ import {
   countErrors,
   holdDomain,
   isLogHeld,
-  keepAlive,
   listBehind,
   listChannels,
   listChannelsByKey,
@@ -60,6 +59,7 @@ import {
   restoreAll,
 } from './silence.ts'
 import { Spending } from './spending.ts'
+import { StepTurns } from './step-turns.ts'
 import { stepStates } from './state/step.ts'
 import { snapshotEnd } from './state/repository.ts'
 import { storeStates } from './stored-states.ts'
@@ -78,12 +78,6 @@ const UNSTORED_BATCHES = 200
 const LEASE_SECONDS = 4
 /** A step that takes longer, and one of a domain that was not held for so long, holds it again at its end. */
 const HOLD_AGAIN_MS = 1_000
-/** A step ends at the next message when its evaluations took as long: others wait for it. */
-const MAX_EVALUATED_MS = 250
-/** And when what it causes has as many characters. */
-const MAX_CAUSED_CHARS = 4 * 1024 * 1024
-/** The longest time without a statement in the transaction of a step. */
-const KEEP_ALIVE_MS = 1_000
 /** Domains whose rules a process has compiled. */
 const MAX_DOMAINS = 10_000
 
@@ -363,19 +357,19 @@ export class RuleSteps {
     const compiled = next === undefined ? undefined : known.rules.compiled.get(next.key)
     if (next === undefined || compiled === undefined) return NOTHING
     const rule = { ...compiled, place: next.place }
-    const reading = [rule].filter(readsMessages)
-    const index = new RuleIndex(reading, ({ filter }) => filter)
-    const channels = await this.#channelsOf(tx, domain.domainKey, { ...known, channels: undefined }, reading)
     const until = known.served.length === 0 ? undefined : domain.place
-    // The others begin at or before its place, such as those that were created while it was paused: its place is a floor.
-    if (until !== undefined && comparePlaces(rule.place, until) >= 0) {
+    // The others begin at or before its place, such as those that were created while it was paused: its place is a floor. A rule about state reads no
+    // messages.
+    if (!readsMessages(rule) || (until !== undefined && comparePlaces(rule.place, until) >= 0)) {
       await storeOwnPlace(tx, rule.key, rule.place, false)
       await noteChange(tx, domain.domainKey)
       return { ...NOTHING, hasMore: true }
     }
+    const index = new RuleIndex([rule], ({ filter }) => filter)
+    const channels = await this.#channelsOf(tx, domain.domainKey, { ...known, channels: undefined }, [rule])
     const read = await readMessages(tx, { place: rule.place, channels, index, until })
     const found = await this.#evaluate(tx, shared, {
-      rules: reading,
+      rules: [rule],
       index,
       windows: windowsAlone(known, rule),
       channels,
@@ -445,7 +439,8 @@ export class RuleSteps {
     const judged = { domain, watches: stoppedAt === undefined ? watches : [], paused, clients: silentClients }
     const hasMoreSilent = (await judgeSilence(tx, evaluation, judged)) || refreshed.hasMore
     // What is due is settled when no message before it is left.
-    if (stoppedAt === undefined) passDue(evaluation, { due, paused, channels, nowMs })
+    const turns = new StepTurns(tx, collected)
+    const isDueLeft = stoppedAt === undefined && (await passDue(evaluation, turns, { due, paused, channels, nowMs }))
     const outcome = await this.#store(tx, shared, { evaluation, collected, nowMs })
     await countErrors(
       tx,
@@ -456,7 +451,7 @@ export class RuleSteps {
     return {
       ...NOTHING,
       ...outcome,
-      hasMore: due.length >= MAX_DUE || paused.size > 0 || hasMoreSilent,
+      hasMore: isDueLeft || due.length >= MAX_DUE || paused.size > 0 || hasMoreSilent,
       hasChanged: true,
       paused: new Set(paused.keys()),
       reached: stoppedAt === undefined ? read : reachedBefore(stoppedAt),
@@ -505,28 +500,18 @@ export class RuleSteps {
       watches: ReadonlyMap<number, SilenceWatch>
     },
   ): Promise<LiveMessage | undefined> {
-    const turns = createTurns()
-    const begunMs = monotonicMs()
-    let sentMs = begunMs
+    const turns = new StepTurns(tx, collected)
     const spending = new Spending<CompiledRule>()
     let message: LiveMessage | undefined
     for (const { sample, rules } of meetings) {
       if (sample.message !== message) {
-        const isFull = monotonicMs() - begunMs > MAX_EVALUATED_MS || collected.chars > MAX_CAUSED_CHARS
-        if (message !== undefined && isFull) return sample.message
+        if (message !== undefined && turns.isFull) return sample.message
         ;({ message } = sample)
         spending.begin()
       }
       windows?.add(sample)
       for (const rule of rules) {
-        if (turns.isOver) {
-          await turns.next()
-          // PostgreSQL ends a transaction that waits for its client for too long.
-          if (monotonicMs() - sentMs > KEEP_ALIVE_MS) {
-            await keepAlive(tx)
-            sentMs = monotonicMs()
-          }
-        }
+        if (turns.isOver) await turns.next()
         const place = paused.get(rule.key)
         if (place !== undefined && comparePlaces(place, sample.place) <= 0) continue
         if (rule.silence !== undefined) {
@@ -704,8 +689,10 @@ async function dueOfStep(
   return await readDue(tx, keys, nowMs, MAX_DUE)
 }
 
-function passDue(
+/** True: some are left, because those before them took long enough. They stay due. */
+async function passDue(
   evaluation: Evaluation,
+  turns: StepTurns,
   {
     due,
     paused,
@@ -717,15 +704,15 @@ function passDue(
     channels: ReadonlyMap<number, ChannelRow>
     nowMs: number
   },
-): void {
+): Promise<boolean> {
   const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
-  for (const entry of evaluation.states) {
-    if (!isDue.has(entry.rule.key) || paused.has(entry.rule.key)) continue
+  const entries = [...evaluation.states].filter(({ rule }) => isDue.has(rule.key) && !paused.has(rule.key))
+  return await turns.forEach(entries, (entry) => {
     // Nobody can look at what is raised for a channel that was deleted.
     if (isOfChannel(entry) && entry.state.status === 'pending' && !channels.has(entry.series.channelKey))
       evaluation.forget(entry)
     else evaluation.pass(entry, nowMs)
-  }
+  })
 }
 
 type Watched = readonly [CompiledRule, SilenceWatch]

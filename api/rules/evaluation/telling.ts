@@ -1,7 +1,7 @@
 /**
- * Who is notified of what rules cause, by mails and webhook requests: nobody in a maintenance window. Without a notification that it raised, there
- * is none that it cleared. With one, there is, also in a window. Of what is still active when the window ends, the contacts are notified then,
- * unless a user acknowledged its alarm.
+ * Who is notified of what rules cause, by mails and webhook requests: nobody in a maintenance window. Of what is over before the window ends,
+ * nobody is, and of what is still active then, the contacts are. If a user acknowledged its alarm, they are not: it counts as if they were. Of what
+ * contacts were notified that it raised, they are notified that it cleared, also in a window.
  */
 import type { Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'

@@ -194,13 +194,16 @@ export async function findAbout(
   { windowKeys, clientIds }: { windowKeys: readonly number[]; clientIds: readonly string[] },
 ): Promise<{ windowKey: number; clientId: string }[]> {
   if (windowKeys.length === 0 || clientIds.length === 0) return []
+  // The groups of a window are found once, and not for each client.
   const { rows } = await sql<{ windowKey: number; clientId: string }>`
-    SELECT w.key AS "windowKey", c.id AS "clientId" FROM clients c JOIN maintenance_windows w ON w.key = ANY (${[...windowKeys]}::bigint[])
-     WHERE c.domain_key = ${domainKey} AND c.id = ANY (${[...clientIds]}::uuid[]) AND w.domain_key = ${domainKey}
+    WITH RECURSIVE asked AS (SELECT key, client_ids, group_ids, tags FROM maintenance_windows
+        WHERE domain_key = ${domainKey} AND key = ANY (${[...windowKeys]}::bigint[])),
+      below (window_key, key) AS (
+        SELECT w.key, g.key FROM asked w JOIN groups g ON g.domain_key = ${domainKey} AND g.id = ANY (w.group_ids)
+        UNION SELECT b.window_key, g.key FROM groups g JOIN below b ON g.parent_key = b.key)
+    SELECT w.key AS "windowKey", c.id AS "clientId" FROM clients c CROSS JOIN asked w
+     WHERE c.domain_key = ${domainKey} AND c.id = ANY (${[...clientIds]}::uuid[])
        AND (w.client_ids IS NULL OR c.id = ANY (w.client_ids)) AND (w.tags IS NULL OR c.tags && w.tags)
-       AND (w.group_ids IS NULL OR EXISTS (WITH RECURSIVE above (key, id, parent_key) AS (
-           SELECT g.key, g.id, g.parent_key FROM groups g WHERE g.key = c.parent_group_key
-           UNION SELECT g.key, g.id, g.parent_key FROM groups g JOIN above a ON g.key = a.parent_key)
-         SELECT FROM above WHERE id = ANY (w.group_ids)))`.execute(tx)
+       AND (w.group_ids IS NULL OR (w.key, c.parent_group_key) IN (SELECT window_key, key FROM below))`.execute(tx)
   return rows
 }

@@ -60,11 +60,11 @@ export class Silencing {
       if (about.length > 0) for (const id of asked[index]?.clientIds ?? []) clientIds.add(id)
     }
     const rows = await findAbout(tx, domainKey, { windowKeys: [...windowKeys], clientIds: [...clientIds] })
-    const about = new Set(rows.map(({ windowKey, clientId }) => `${windowKey} ${clientId}`))
+    const about = new Set<string>()
+    await inTurns(rows, ({ windowKey, clientId }) => about.add(`${windowKey} ${clientId}`))
     const silences: (Silence | undefined)[] = []
-    await inTurns(asked, ({ clientIds: ids }) => {
-      silences.push(silenceOf(found[silences.length] ?? [], ids, about))
-    })
+    for (const [index, { clientIds: ids }] of asked.entries())
+      silences.push(await silenceOf(found[index] ?? [], ids, about, turns))
     return silences
   }
 
@@ -82,21 +82,27 @@ export class Silencing {
 }
 
 /** `about`: which windows are about which clients. */
-function silenceOf(
+async function silenceOf(
   active: readonly Active[],
   clientIds: readonly string[],
   about: ReadonlySet<string>,
-): Silence | undefined {
+  turns: Turns,
+): Promise<Silence | undefined> {
   if (active.length === 0) return undefined
   const latest = active.toSorted((one, other) => other.untilMs - one.untilMs)
   const whole = latest.find(({ window }) => !isAboutClients(window))
   const partial = latest.filter(({ window }) => isAboutClients(window))
-  const ofClients = clientIds.map((id) => partial.find(({ window }) => about.has(`${window.key} ${id}`)))
   // Of many clients, it is looked again when the first of their windows ends.
-  const first =
-    ofClients.length === 0 || ofClients.includes(undefined)
-      ? undefined
-      : ofClients.flatMap((one) => one ?? []).reduce((one, other) => (other.untilMs < one.untilMs ? other : one))
+  let first: Active | undefined
+  for (const id of clientIds) {
+    if (turns.isOver) await turns.next()
+    const last = partial.find(({ window }) => about.has(`${window.key} ${id}`))
+    if (last === undefined) {
+      first = undefined
+      break
+    }
+    if (last.untilMs < (first?.untilMs ?? Infinity)) first = last
+  }
   const last = whole !== undefined && whole.untilMs >= (first?.untilMs ?? -Infinity) ? whole : first
   return last === undefined ? undefined : { id: last.window.id, name: last.window.name, untilMs: last.untilMs }
 }

@@ -17,37 +17,53 @@ export type ChangeRow = {
   atMs: number
 } & { [Side in keyof Documents]: string | null }
 
-/** The next clients that a rule looks at. */
-export type Look = { document: string; after: number; limit: number }
+/** The next clients that a rule looks at. It begins with those that were deleted while it was paused or disabled: nobody noted that for it. */
+export type Look = { ruleKey: number; document: string; after: number; limit: number }
 
 /**
- * Takes the oldest changes of the domain, in order, and reads the next clients after them with one snapshot: a client is looked at as it is behind the
- * changes that are taken, so the look is the last of these. Undefined: no rule looks.
+ * Reads the oldest changes of the domain, in order, and the next clients after them with one snapshot: a client is looked at as it is behind the
+ * changes that are read, so the look is the last of these. Undefined: no rule looks. What is evaluated is removed in the same transaction; nobody else
+ * reads it while the rules of the domain are locked.
  */
-export async function takeChanges(
+export async function readChanges(
   tx: Transaction,
   domainKey: number,
   limit: number,
   look: Look | undefined,
 ): Promise<{ changes: ChangeRow[]; looked: ChangeRow[] }> {
-  const empty = sql`'{}'`
-  const clients =
-    look === undefined
-      ? sql`SELECT NULL::bigint AS key, NULL::bigint AS client_key, NULL::text AS document, NULL::boolean AS is_online, NULL::text AS desired,
-          NULL::text AS reported, NULL::text AS delta WHERE false`
-      : sql`SELECT c.key, c.key AS client_key, ${look.document}::text AS document, coalesce(t.is_online, false) AS is_online,
-          coalesce(s.desired::text, ${empty}) AS desired, coalesce(s.reported::text, ${empty}) AS reported, coalesce(s.delta::text, ${empty}) AS delta
-        FROM (SELECT key FROM clients WHERE domain_key = ${domainKey} AND key > ${look.after} ORDER BY key LIMIT ${look.limit}) c
-          LEFT JOIN device_states s ON s.client_key = c.key AND s.name = ${look.document} LEFT JOIN client_telemetry t ON t.client_key = c.key`
+  const lookedAt = look === undefined ? NOBODY : sql`${goneOf(domainKey, look)} UNION ALL ${clientsOf(domainKey, look)}`
   const { rows } = await sql<ChangeRow & { isLook: boolean }>`
-    WITH taken AS (DELETE FROM rule_changes WHERE key IN (SELECT key FROM rule_changes WHERE domain_key = ${domainKey} ORDER BY key LIMIT ${limit})
-      RETURNING *)
     SELECT false AS "isLook", key, client_key AS "clientKey", client_id AS "goneId", document, is_online AS "isOnline", desired::text, reported::text,
-      delta::text, extract(epoch FROM changed_at)::float8 * 1000 AS "atMs" FROM taken
+      delta::text, extract(epoch FROM changed_at)::float8 * 1000 AS "atMs"
+      FROM (SELECT * FROM rule_changes WHERE domain_key = ${domainKey} ORDER BY key LIMIT ${limit}) r
     UNION ALL
-    SELECT true, key, client_key, NULL, document, is_online, desired, reported, delta, extract(epoch FROM clock_timestamp())::float8 * 1000
-      FROM (${clients}) l ORDER BY 1, 2`.execute(tx)
+    SELECT true, key, key, gone_id, document, is_online, desired, reported, delta, extract(epoch FROM clock_timestamp())::float8 * 1000
+      FROM (${lookedAt}) l ORDER BY 1, 2`.execute(tx)
   return { changes: rows.filter(({ isLook }) => !isLook), looked: rows.filter(({ isLook }) => isLook) }
+}
+
+const NOBODY = sql`SELECT NULL::bigint AS key, NULL::uuid AS gone_id, NULL::text AS document, NULL::boolean AS is_online, NULL::text AS desired,
+  NULL::text AS reported, NULL::text AS delta WHERE false`
+
+const clientsOf = (domainKey: number, { document, after, limit }: Look): Sql => {
+  const empty = sql`'{}'`
+  return sql`SELECT c.key, NULL::uuid AS gone_id, ${document}::text AS document, coalesce(t.is_online, false) AS is_online,
+      coalesce(s.desired::text, ${empty}) AS desired, coalesce(s.reported::text, ${empty}) AS reported, coalesce(s.delta::text, ${empty}) AS delta
+    FROM (SELECT key FROM clients WHERE domain_key = ${domainKey} AND key > ${after} ORDER BY key LIMIT ${limit}) c
+      LEFT JOIN device_states s ON s.client_key = c.key AND s.name = ${document} LEFT JOIN client_telemetry t ON t.client_key = c.key`
+}
+
+/** Only before the first client. What waits to be cleared is not found again. */
+const goneOf = (domainKey: number, { ruleKey, after, limit }: Look): Sql =>
+  sql`(SELECT 0::bigint AS key, s.publisher_id::uuid AS gone_id, NULL::text AS document, NULL::boolean AS is_online, NULL::text AS desired, NULL::text AS reported,
+      NULL::text AS delta FROM rule_states s
+    WHERE ${after} = 0 AND s.rule_key = ${ruleKey} AND s.state -> 'state' ->> 'status' = 'active' AND s.due_at IS NULL
+      AND NOT EXISTS (SELECT FROM clients c WHERE c.domain_key = ${domainKey} AND c.id = s.publisher_id::uuid) LIMIT ${limit})`
+
+/** By their keys: a transaction that commits late may have an earlier one than these. */
+export async function removeChanges(tx: Transaction, keys: readonly number[]): Promise<void> {
+  if (keys.length === 0) return
+  await sql`DELETE FROM rule_changes WHERE key = ANY (${[...keys]}::bigint[])`.execute(tx)
 }
 
 /** Where a rule stands that looks at clients; undefined: it does not look any more. */
@@ -124,8 +140,15 @@ export async function listDocuments(
   return rows
 }
 
-/** Nobody evaluates changes in domains whose last rule about state was disabled, paused or deleted: when it goes on, it looks at all clients. */
-export async function removeStrayChanges(db: Queryable): Promise<void> {
-  await sql`DELETE FROM rule_changes WHERE domain_key IN (SELECT domain_key FROM
-    (SELECT DISTINCT domain_key FROM rule_changes) d WHERE NOT has_rules_of_state(d.domain_key))`.execute(db)
+/**
+ * Nobody evaluates changes in domains whose last rule about state was disabled, paused or deleted: when it goes on, it looks at all clients. Removes at
+ * most `limit`, and returns their number.
+ */
+export async function removeStrayChanges(db: Queryable, limit: number): Promise<number> {
+  const { rows } = await sql`WITH RECURSIVE changed (key) AS (SELECT min(domain_key) FROM rule_changes
+      UNION ALL SELECT (SELECT min(c.domain_key) FROM rule_changes c WHERE c.domain_key > changed.key) FROM changed WHERE changed.key IS NOT NULL)
+    DELETE FROM rule_changes WHERE key IN (SELECT c.key FROM rule_changes c
+      WHERE c.domain_key IN (SELECT key FROM changed WHERE key IS NOT NULL AND NOT has_rules_of_state(key)) LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+    RETURNING key`.execute(db)
+  return rows.length
 }

@@ -4,7 +4,6 @@
  */
 import type { Quotas, Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
-import { monotonicMs } from '#core/time.ts'
 import { createTurns } from '#core/turns.ts'
 import type { CompiledRule, StateSource } from '../../compile.ts'
 import type { Contacts } from '../../contacts.ts'
@@ -16,19 +15,20 @@ import type { RightsDeps } from '../../rights.ts'
 import { Collected } from '../collected.ts'
 import { CHANGE } from '../effects.ts'
 import { Evaluation } from '../evaluation.ts'
-import {
-  addCounts,
-  findGroupsAbove,
-  keepAlive,
-  listClientsById,
-  pauseRule,
-  readDue,
-  readStates,
-} from '../repository.ts'
+import { addCounts, findGroupsAbove, listClientsById, pauseRule, readDue, readStates } from '../repository.ts'
 import type { ChannelRow, StateRow, StepDomain } from '../repository.ts'
 import type { Evaluated, Series } from '../samples.ts'
 import { Spending } from '../spending.ts'
-import { findLook, isSettled, listDocuments, listWatchedClients, storeLook, takeChanges } from './repository.ts'
+import { StepTurns } from '../step-turns.ts'
+import {
+  findLook,
+  isSettled,
+  listDocuments,
+  listWatchedClients,
+  readChanges,
+  removeChanges,
+  storeLook,
+} from './repository.ts'
 import type { ChangeRow, Documents, WatchedClient } from './repository.ts'
 import { storeStates } from '../stored-states.ts'
 
@@ -40,8 +40,6 @@ const MAX_EVALUATED = 5_000
 const MAX_DUE = 1_000
 /** Changes that were made before the time is due are stored after it. */
 const SETTLE_MS = 500
-/** The longest time without a statement in the transaction of a step. */
-const KEEP_ALIVE_MS = 1_000
 const NO_CHANNELS: ReadonlyMap<number, ChannelRow> = new Map()
 
 type StateRule = CompiledRule & { state: StateSource }
@@ -55,13 +53,16 @@ type Outcome = { hasMore: boolean; published: boolean; started: boolean; notifie
 const NOTHING: Outcome = { hasMore: false, published: false, started: false, notified: false }
 
 /** A change, for one of the rules that it meets. Without a sample the client is not one of the rule any more. */
-type Met = { rule: StateRule; series: Series; sample: Evaluated | undefined; isLook: boolean }
+type Met = { change: ChangeRow; rule: StateRule; series: Series; sample: Evaluated | undefined; isLook: boolean }
+
+/** Without a further client when these are the last. */
+type Looks = { rule: StateRule; rows: readonly ChangeRow[]; after: number; isLast: boolean }
 
 /** What a step has to do. */
 type Work = {
   changes: readonly ChangeRow[]
   /** Clients that the rule looks at, after the changes. */
-  looks: { rule: StateRule; rows: readonly ChangeRow[] } | undefined
+  looks: Looks | undefined
   due: readonly StateRow[]
   nowMs: number
 }
@@ -82,8 +83,7 @@ export async function stepStates(tx: Transaction, deps: Deps, step: Step): Promi
   const rules = step.rules.filter(isOfState)
   if (rules.length === 0) return NOTHING
   const { work, hasMore } = await takeWork(tx, rules, step)
-  const isNothing = work.changes.length + work.due.length + (work.looks?.rows.length ?? 0) === 0
-  if (isNothing) return { ...NOTHING, hasMore }
+  if (work.changes.length + work.due.length === 0 && work.looks === undefined) return { ...NOTHING, hasMore }
   const outcome = await evaluate(tx, deps, step, { rules, work })
   return { ...outcome, hasMore: hasMore || outcome.hasMore }
 }
@@ -99,51 +99,69 @@ async function takeWork(
   const after = isBegun ? await findLook(tx, rule.key) : undefined
   if (isBegun && after === undefined) looking.delete(rule.key)
   const look =
-    rule === undefined || after === undefined ? undefined : { document: rule.state.document, after, limit: MAX_TAKEN }
-  const { changes, looked } = await takeChanges(tx, domain.domainKey, limit, look)
+    rule === undefined || after === undefined
+      ? undefined
+      : { ruleKey: rule.key, document: rule.state.document, after, limit: MAX_TAKEN }
+  const { changes, looked } = await readChanges(tx, domain.domainKey, limit, look)
   const isDrained = changes.length < limit
   const nowMs = Date.now() - SETTLE_MS
   // What is due is settled when no change before it is left, and when the rule has looked at what changed while it was paused.
   const keys = rules.flatMap(({ key }) => (looking.has(key) ? [] : [key]))
   const due = isDrained ? await readDue(tx, keys, nowMs, MAX_DUE) : []
-  const isFull = !isDrained || due.length === MAX_DUE
-  if (rule === undefined || look === undefined || !isDrained)
-    return { work: { changes, looks: undefined, due, nowMs }, hasMore: isFull }
-  const isOver = looked.length < MAX_TAKEN
-  await storeLook(tx, rule.key, isOver ? null : (looked.at(-1)?.clientKey ?? look.after))
-  if (isOver) looking.delete(rule.key)
-  return { work: { changes, looks: { rule, rows: looked }, due, nowMs }, hasMore: isFull || looking.size > 0 }
+  const isFull = !isDrained || due.length >= MAX_DUE
+  const looks =
+    rule === undefined || look === undefined || !isDrained ? undefined : { rule, after: look.after, ...pageOf(looked) }
+  return { work: { changes, looks, due, nowMs }, hasMore: isFull }
+}
+
+/** The look does not go on before it has found all clients that were deleted. */
+function pageOf(looked: readonly ChangeRow[]): Pick<Looks, 'rows' | 'isLast'> {
+  const gone = looked.filter(({ goneId }) => goneId !== null)
+  if (gone.length === MAX_TAKEN) return { rows: gone, isLast: false }
+  return { rows: looked, isLast: looked.length - gone.length < MAX_TAKEN }
 }
 
 async function evaluate(
   tx: Transaction,
   deps: Deps,
-  { domain, record, silencing }: Step,
+  { domain, record, silencing, looking }: Step,
   { rules, work }: { rules: readonly StateRule[]; work: Work },
 ): Promise<Outcome> {
   const { due, nowMs } = work
   const { met, clients } = await meetingsOf(tx, domain.domainKey, rules, work)
-  const paused = await pauseLacking(tx, deps, domain, { rules, met, due })
+  const states = await readStates(
+    tx,
+    met.map(({ rule, series }) => ({ ruleKey: rule.key, series })),
+  )
+  // A rule acts for its clients, and for those that it has a state of.
+  const acting = new Set([...due, ...states].map(({ ruleKey }) => ruleKey))
+  for (const { rule, sample } of met) if (sample !== undefined) acting.add(rule.key)
+  const paused = await pauseLacking(
+    tx,
+    deps,
+    domain,
+    rules.filter(({ key }) => acting.has(key)),
+  )
   const going = met.filter(({ rule }) => !paused.has(rule.key))
   const byKey = new Map(rules.map((rule) => [rule.key, rule]))
   const ofDue = await clientsOfDue(tx, domain.domainKey, rules, due)
   for (const [id, client] of ofDue.clients) clients.set(id, client)
   const collected = new Collected({ domain, channels: NO_CHANNELS, client: (id) => clients.get(id) }, byKey)
   const evaluation = new Evaluation((caused) => collected.take(caused))
-  const wanted = going.map(({ rule, series }) => ({ ruleKey: rule.key, series }))
-  for (const row of [...due, ...(await readStates(tx, wanted))]) {
+  for (const row of [...due, ...states]) {
     const rule = byKey.get(row.ruleKey)
     if (rule !== undefined && !paused.has(rule.key)) evaluation.give(rule, row.series, row)
   }
-  await evaluateAll(tx, evaluation, { met: going, collected, paused, domain })
+  const stoppedAt = await evaluateAll(tx, evaluation, { met: going, collected, paused, domain })
   const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
-  for (const entry of evaluation.states) {
-    const { rule, series, state } = entry
-    if (!isDue.has(rule.key) || paused.has(rule.key)) continue
-    // Nothing is raised for a client that is not one of the rule any more.
-    if (state.status === 'pending' && ofDue.isGone(rule, series.publisherId)) evaluation.forget(entry)
-    else evaluation.pass(entry, nowMs)
-  }
+  const entries = [...evaluation.states].filter(({ rule }) => isDue.has(rule.key) && !paused.has(rule.key))
+  // What is due is settled when no change before it is left.
+  const isLeft =
+    stoppedAt !== undefined ||
+    (await new StepTurns(tx, collected).forEach(entries, (entry) => {
+      if (ofDue.isGone(entry.rule, entry.series.publisherId)) evaluation.leave(entry, nowMs)
+      else evaluation.pass(entry, nowMs)
+    }))
   const notifications = await collected.settle(tx, record, { silencing, coveredBy: () => [], nowMs })
   await storeStates(tx, evaluation)
   const outcome = await collected.store(tx, record, {
@@ -153,11 +171,35 @@ async function evaluate(
     notifications,
   })
   await addCounts(tx, evaluation.counts)
+  await storeTaken(tx, work, { stoppedAt, looking })
   if (paused.size > 0) await noteChange(tx, domain.domainKey)
-  return { ...outcome, hasMore: paused.size > 0 }
+  const hasMoreLooks = work.looks !== undefined && looking.size > 0
+  return { ...outcome, hasMore: paused.size > 0 || isLeft || hasMoreLooks }
 }
 
-/** In turns of the event loop. A rule that takes too long for one change is paused. */
+/** Takes what was evaluated: up to a change or client, or all of it. */
+async function storeTaken(
+  tx: Transaction,
+  { changes, looks }: Work,
+  { stoppedAt, looking }: { stoppedAt: ChangeRow | undefined; looking: Set<number> },
+): Promise<void> {
+  const rows = [...changes, ...(looks?.rows ?? [])]
+  const count = stoppedAt === undefined ? rows.length : rows.indexOf(stoppedAt)
+  await removeChanges(
+    tx,
+    changes.slice(0, count).map(({ key }) => key),
+  )
+  if (looks === undefined) return
+  const { rule, after, isLast } = looks
+  const isOver = isLast && stoppedAt === undefined
+  await storeLook(tx, rule.key, isOver ? null : (rows.slice(changes.length, count).at(-1)?.clientKey ?? after))
+  if (isOver) looking.delete(rule.key)
+}
+
+/**
+ * In turns of the event loop. A rule that takes too long for one change is paused. Returns the change, or the client that is looked at, at which it
+ * stopped, because those before it took long enough.
+ */
 async function evaluateAll(
   tx: Transaction,
   evaluation: Evaluation,
@@ -167,29 +209,22 @@ async function evaluateAll(
     paused,
     domain,
   }: { met: readonly Met[]; collected: Collected; paused: Set<number>; domain: StepDomain },
-): Promise<void> {
-  const turns = createTurns()
+): Promise<ChangeRow | undefined> {
+  const turns = new StepTurns(tx, collected)
   const spending = new Spending<CompiledRule>()
-  let sentMs = monotonicMs()
-  let cause: string | undefined
-  for (const { rule, series, sample, isLook } of met) {
-    if (turns.isOver) {
-      await turns.next()
-      if (monotonicMs() - sentMs > KEEP_ALIVE_MS) {
-        await keepAlive(tx)
-        sentMs = monotonicMs()
-      }
+  let before: ChangeRow | undefined
+  for (const { change, rule, series, sample, isLook } of met) {
+    if (change !== before) {
+      if (before !== undefined && turns.isFull) return change
+      before = change
+      spending.begin()
     }
+    if (turns.isOver) await turns.next()
     if (paused.has(rule.key)) continue
-    if (sample === undefined) {
-      evaluation.rise(rule, series, { atMs: Date.now(), cause: '' })
-      continue
-    }
-    if (sample.cause !== cause) spending.begin()
-    ;({ cause } = sample)
     const { chars } = collected
     const beganMs = performance.now()
-    if (isLook) evaluation.look(rule, sample)
+    if (sample === undefined) evaluation.rise(rule, series, { atMs: Date.now(), cause: '' })
+    else if (isLook) evaluation.look(rule, sample)
     else evaluation.meet(rule, sample, undefined)
     const costliest = spending.add(rule, { ms: performance.now() - beganMs, chars: collected.chars - chars })
     if (costliest === undefined) continue
@@ -197,6 +232,7 @@ async function evaluateAll(
     const reason = `the rule ${costliest.took} for one change of a client, most of all rules that it meets`
     await pauseRule(tx, costliest.rule.key, { place: domain.place, kind: 'costly', reason })
   }
+  return undefined
 }
 
 /** Pauses rules whose user lacks a right. When it is back they look at all clients again. */
@@ -204,12 +240,10 @@ async function pauseLacking(
   tx: Transaction,
   deps: Deps,
   { domainId, place }: StepDomain,
-  { rules, met, due }: { rules: readonly StateRule[]; met: readonly Met[]; due: readonly StateRow[] },
+  rules: readonly StateRule[],
 ): Promise<Set<number>> {
-  const acting = new Set([...met.map(({ rule }) => rule.key), ...due.map(({ ruleKey }) => ruleKey)])
   const paused = new Set<number>()
   for (const rule of rules) {
-    if (!acting.has(rule.key)) continue
     const reason = await lackOf(tx, deps, rule.userKey, domainId, rule)
     if (reason === undefined) continue
     paused.add(rule.key)
@@ -233,10 +267,7 @@ async function meetingsOf(
   tx: Transaction,
   domainKey: number,
   rules: readonly StateRule[],
-  {
-    changes,
-    looks,
-  }: { changes: readonly ChangeRow[]; looks: { rule: StateRule; rows: readonly ChangeRow[] } | undefined },
+  { changes, looks }: Pick<Work, 'changes' | 'looks'>,
 ): Promise<{ met: Met[]; clients: Map<string, RuleClient> }> {
   const keys = [...new Set([...changes, ...(looks?.rows ?? [])].map(({ clientKey }) => clientKey))]
   const { rows, above } = await watchedOf(tx, domainKey, rules, keys)
@@ -253,6 +284,7 @@ async function meetingsOf(
     const series = seriesOf(id, rule)
     const isOurs = row !== undefined && client !== undefined && matches(rule, row, above)
     met.push({
+      change,
       rule,
       series,
       isLook: given.isLook,
