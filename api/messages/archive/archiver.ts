@@ -18,7 +18,7 @@ import { exportRange } from './export-range.ts'
 import type { ExportedRange } from './export-range.ts'
 import { isStoreExhausted, removeFile, storeFailure } from './file-store.ts'
 import { ARCHIVE_METRICS } from './metrics.ts'
-import { TAKEOVER_MS, claimFolder } from './ownership.ts'
+import { CONFIRM_MS, TAKEOVER_MS, claimFolder } from './ownership.ts'
 import type { OwnerMemory } from './ownership.ts'
 import { PIECE_LIMITS } from './pieces.ts'
 import type { PieceLimits } from './pieces.ts'
@@ -78,6 +78,7 @@ export type ArchiverOptions = {
   intervalMs?: number
   firstPauseMs?: number
   takeoverMs?: number
+  confirmMs?: number
   limits?: PieceLimits
   /** What one process remembers between its rounds. */
   memory?: ArchiverMemory
@@ -96,8 +97,8 @@ export type Round = {
 }
 
 /**
- * One round: expiry, plans, exports until none is due, the sweep, and once a day the audit. Undefined while another process holds the lock.
- * Rejects when nothing could be done.
+ * One round: expiry, plans, exports until none is due, the sweep, and once a day the audit. Undefined while another process holds the lock, or
+ * while it is not known whose folder it is. Rejects when nothing could be done.
  */
 export async function archiveOnce(options: ArchiverOptions, signal: AbortSignal): Promise<Round | undefined> {
   const { database } = options
@@ -132,10 +133,15 @@ function described(error: unknown): string {
 
 async function underLock(options: ArchiverOptions, client: pg.Client, signal: AbortSignal): Promise<Round | undefined> {
   const { database, url, logger, afterMs, atStep = async () => undefined, memory = {} } = options
-  const { graceSeconds = GRACE_SECONDS, takeoverMs = TAKEOVER_MS, limits = PIECE_LIMITS } = options
+  const { graceSeconds = GRACE_SECONDS, limits = PIECE_LIMITS } = options
+  const { takeoverMs = TAKEOVER_MS, confirmMs = CONFIRM_MS } = options
   if (await mustWait(database.db, url)) return undefined
-  const isTakenOver = await claimFolder(database.db, url, { memory, takeoverMs })
-  if (isTakenOver) delete memory.auditedMs
+  const claim = await claimFolder(database.db, url, { memory, takeoverMs, confirmMs })
+  if (claim === 'waits') {
+    logger.info('the archive waits until its folder is known to belong to this installation, for 20 minutes at most')
+    return undefined
+  }
+  if (claim === 'taken over') delete memory.auditedMs
   const failures = new Failures(logger)
   const deps = { database, now: () => Date.now(), atStep, signal, client, limits, failures }
   for (const domainKey of await findGone(database.db)) await database.transaction((tx) => removeTable(tx, domainKey))
