@@ -1,5 +1,5 @@
 /** Whose folder the archive is: copies of an installation, other nodes of it, and folders that go away (decision 0151). */
-import { readFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, rmdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { createTestDatabase } from '../harness/database.ts'
@@ -64,4 +64,17 @@ test('a node begins when another one of its installation has written the word, o
   const third = { memory: {} }
   expect(await tryArchive(original, folder.url, { ...third, confirmMs: HOUR_MS })).toBeUndefined()
   await archive(original, folder.url, { ...third, confirmMs: 0 })
+})
+
+test('a takeover that could not write its word has not happened', async () => {
+  await archive(original, folder.url)
+  const before = word()
+  const inTheWay = join(folder.path, 'owner.new')
+  mkdirSync(inTheWay)
+  await expect(archive(copy, folder.url, { takeoverMs: 0 })).rejects.toMatchObject({ code: 'EISDIR' })
+  rmdirSync(inTheWay)
+  expect(word()).toBe(before)
+  // The word of the other installation did not become a known one.
+  await expect(archive(copy, folder.url)).rejects.toThrow(OTHER)
+  await archive(original, folder.url)
 })

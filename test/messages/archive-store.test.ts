@@ -1,10 +1,13 @@
 /** The folder of the archive fails, wholly or in part: a round does the rest, says what failed, and the next one makes it good. */
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { dataFilesOf, archive, filesBelow, moveArrivals, newArchiveFolder, rowsOfFile } from './archive-support.ts'
 import type { ArchiveFolder } from './archive-support.ts'
+import { until } from '../harness/until.ts'
+import { auditArchive } from '../../api/messages/archive/audit.ts'
+import { keepFolder } from '../../api/messages/archive/ownership.ts'
 import { startPlant } from './support.ts'
 import type { Plant } from './support.ts'
 
@@ -48,6 +51,19 @@ async function archivedNames(): Promise<string[]> {
   const files = await dataFilesOf(plant.api)
   const rows = (await Promise.all(files.map(({ path }) => rowsOfFile(path)))).flat()
   return [...new Set(rows.map((row) => String(row['name'])))].toSorted()
+}
+
+const word = () => readFileSync(join(folder.path, 'owner'), 'utf8')
+
+/** As if the mount had gone, and its empty mount point were left. */
+function unmount(): () => void {
+  const elsewhere = `${folder.path}.away`
+  renameSync(folder.path, elsewhere)
+  mkdirSync(folder.path)
+  return () => {
+    rmSync(folder.path, { recursive: true })
+    renameSync(elsewhere, folder.path)
+  }
 }
 
 /** Every file has its row and every row its file. */
@@ -120,8 +136,11 @@ test.runIf(canMount)(
       await moveArrivals(plant.api, 4)
       const filler = join(folder.path, 'filler')
       expect(spawnSync('dd', ['if=/dev/zero', `of=${filler}`, 'bs=1024']).status).toBe(1)
+      const before = word()
       const round = await archive(plant.api, folder.url)
       expect(round).toMatchObject({ exported: 0, failed: 1 })
+      // A word that stands still would let another installation take the folder.
+      expect(word()).not.toBe(before)
       expect(round.failures[0]).toContain('it is full (ENOSPC, ')
       // What was begun is not kept for a day.
       const { rows } = await plant.api.database.pool.query(`SELECT FROM archive_files WHERE state <> 'live'`)
@@ -151,5 +170,49 @@ test('a store that lets nobody write ends the round with a message, and keeps wh
   rmSync(owner, { recursive: true })
   renameSync(`${owner}.moved`, owner)
   expect(await archive(plant.api, folder.url)).toMatchObject({ failures: [] })
+  expect(await archivedNames()).toEqual(['first'])
+})
+
+test('a folder that goes away in a round ends it: nothing is created in its place, and nothing is called damaged', async () => {
+  await newDomain('first')
+  await moveArrivals(plant.api, 4)
+  await archive(plant.api, folder.url)
+  await newDomain('second')
+  await moveArrivals(plant.api, 8)
+  let mount: (() => void) | undefined
+  const atStep = () => Promise.resolve(void (mount ??= unmount()))
+  await expect(archive(plant.api, folder.url, { atStep })).rejects.toThrow('not mounted')
+  expect(readdirSync(folder.path)).toEqual([])
+  const { db, pool } = plant.api.database
+  const changes = async () => (await pool.query('SELECT changes FROM archive_ranges ORDER BY range_start')).rows
+  const before = await changes()
+  expect(before).toHaveLength(2)
+  const signal = new AbortController().signal
+  const { check, stop } = keepFolder(db, folder.url, 60_000)
+  const audit = { database: plant.api.database, reader: db, url: folder.url, graceSeconds: -1, now: Date.now }
+  await expect(auditArchive({ ...audit, check, signal })).rejects.toThrow('not mounted')
+  await stop()
+  expect(await changes()).toEqual(before)
+  mount?.()
+  expect(await archive(plant.api, folder.url)).toMatchObject({ exported: 1, failures: [], audit: { damagedFiles: 0 } })
+  expect(await archivedNames()).toEqual(['first', 'second'])
+})
+
+test('the word changes during a round, which ends when another installation writes one', async () => {
+  await newDomain('first')
+  await moveArrivals(plant.api, 4)
+  const words = new Set<string>()
+  const long = () =>
+    until(() => Promise.resolve(words.add(word()).size >= 3), 'the word changes').then(() => words.clear())
+  await archive(plant.api, folder.url, { renewMs: 10, atStep: long })
+  await newDomain('second')
+  await moveArrivals(plant.api, 8)
+  const foreign = `${crypto.randomUUID()}\n`
+  const atStep = (step: string) => {
+    if (step === 'data file begun') writeFileSync(join(folder.path, 'owner'), foreign)
+    return Promise.resolve()
+  }
+  await expect(archive(plant.api, folder.url, { atStep })).rejects.toThrow('another installation')
+  expect(word()).toBe(foreign)
   expect(await archivedNames()).toEqual(['first'])
 })

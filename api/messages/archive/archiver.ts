@@ -18,8 +18,8 @@ import { exportRange } from './export-range.ts'
 import type { ExportedRange } from './export-range.ts'
 import { isStoreExhausted, removeFile, storeFailure } from './file-store.ts'
 import { ARCHIVE_METRICS } from './metrics.ts'
-import { CONFIRM_MS, TAKEOVER_MS, claimFolder } from './ownership.ts'
-import type { OwnerMemory } from './ownership.ts'
+import { CONFIRM_MS, RENEW_MS, TAKEOVER_MS, claimFolder, keepFolder } from './ownership.ts'
+import type { KeptFolder, OwnerMemory } from './ownership.ts'
 import { PIECE_LIMITS } from './pieces.ts'
 import type { PieceLimits } from './pieces.ts'
 import {
@@ -79,6 +79,7 @@ export type ArchiverOptions = {
   firstPauseMs?: number
   takeoverMs?: number
   confirmMs?: number
+  renewMs?: number
   limits?: PieceLimits
   /** What one process remembers between its rounds. */
   memory?: ArchiverMemory
@@ -132,18 +133,41 @@ function described(error: unknown): string {
 }
 
 async function underLock(options: ArchiverOptions, client: pg.Client, signal: AbortSignal): Promise<Round | undefined> {
-  const { database, url, logger, afterMs, atStep = async () => undefined, memory = {} } = options
-  const { graceSeconds = GRACE_SECONDS, limits = PIECE_LIMITS } = options
-  const { takeoverMs = TAKEOVER_MS, confirmMs = CONFIRM_MS } = options
-  if (await mustWait(database.db, url)) return undefined
+  const { database, url, logger, memory = {} } = options
+  const { takeoverMs = TAKEOVER_MS, confirmMs = CONFIRM_MS, renewMs = RENEW_MS } = options
+  const { hasOlder, elsewhere } = await findObstacles(database.db, url)
+  // They may be the files of the installation that this one is a copy of.
+  if (elsewhere !== null)
+    throw new ServiceError(
+      'invalid_state',
+      `the archive has a table at ${elsewhere}, which is not below SKEIN_ARCHIVE_URL (${url}): nothing is copied or removed`,
+    )
   const claim = await claimFolder(database.db, url, { memory, takeoverMs, confirmMs })
   if (claim === 'waits') {
     logger.info('the archive waits until its folder is known to belong to this installation, for 20 minutes at most')
     return undefined
   }
   if (claim === 'taken over') delete memory.auditedMs
+  // An older node deletes records without counting the change of their range.
+  if (hasOlder) return undefined
+  const folder = keepFolder(database.db, url, renewMs)
+  try {
+    return await inFolder(options, client, folder, AbortSignal.any([signal, folder.signal]))
+  } finally {
+    await folder.stop()
+  }
+}
+
+async function inFolder(
+  options: ArchiverOptions,
+  client: pg.Client,
+  { check }: KeptFolder,
+  signal: AbortSignal,
+): Promise<Round> {
+  const { database, url, logger, afterMs, atStep = async () => undefined, memory = {} } = options
+  const { graceSeconds = GRACE_SECONDS, limits = PIECE_LIMITS } = options
   const failures = new Failures(logger)
-  const deps = { database, now: () => Date.now(), atStep, signal, client, limits, failures }
+  const deps = { database, now: () => Date.now(), atStep, signal, check, client, limits, failures }
   for (const domainKey of await findGone(database.db)) await database.transaction((tx) => removeTable(tx, domainKey))
   // What is deleted first makes room for what is copied.
   const kept = new Set<number>()
@@ -212,26 +236,14 @@ class Failures {
   }
 }
 
-/**
- * An older node deletes records without counting the change of their range. Throws `invalid_state` if the files are elsewhere: they may be those
- * of the installation that this one is a copy of.
- */
-async function mustWait(db: Queryable, url: string): Promise<boolean> {
-  const { hasOlder, elsewhere } = await findObstacles(db, url)
-  if (elsewhere !== null)
-    throw new ServiceError(
-      'invalid_state',
-      `the archive has a table at ${elsewhere}, which is not below SKEIN_ARCHIVE_URL (${url}): nothing is copied or removed`,
-    )
-  return hasOlder
-}
-
 type RoundDeps = {
   database: Database
   client: pg.Client
   now: () => number
   atStep: (step: Step) => Promise<void>
   signal: AbortSignal
+  /** Rejects, and ends the round, when the folder is gone. */
+  check: () => Promise<void>
   limits: PieceLimits
   failures: Failures
 }
@@ -354,7 +366,7 @@ async function exportOne(deps: RoundDeps, url: string, range: DueRange): Promise
 
 /** `kept`: files that this round could not delete. */
 async function sweep(
-  { database, signal, atStep, failures }: RoundDeps,
+  { database, signal, check, atStep, failures }: RoundDeps,
   graceSeconds: number,
   kept: Set<number>,
 ): Promise<number> {
@@ -364,6 +376,7 @@ async function sweep(
     const last = files.at(-1)
     if (last === undefined) return deleted
     afterKey = last.key
+    await check()
     const gone: number[] = []
     for (const { key, path } of files) {
       if (kept.has(key)) continue

@@ -30,6 +30,7 @@ export type ExportDeps = {
   client: pg.Client
   atStep: (step: Step) => Promise<void>
   signal: AbortSignal
+  check: () => Promise<void>
   limits: PieceLimits
 }
 
@@ -48,6 +49,7 @@ export async function exportRange(
     if (open !== undefined) return parquet as ParquetFiles
     const path = `${table.location}/data/arrived_month=${monthText(range.month)}/${randomUUID()}.parquet`
     const key = await insertFile(deps.database.db, table.domainKey, 'data', path)
+    await deps.check()
     await createFolderOf(path)
     parquet ??= new ParquetFiles()
     await parquet.open(pathOf(path))

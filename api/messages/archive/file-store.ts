@@ -49,11 +49,27 @@ async function write(path: string, bytes: Uint8Array, flag: 'w' | 'wx'): Promise
 
 /** Replaces a small file whole. Only one process writes it. */
 export async function replaceFile(url: string, text: string): Promise<void> {
-  await createFolderOf(url)
-  const path = pathOf(url)
-  await write(`${path}.new`, Buffer.from(text), 'w')
-  await rename(`${path}.new`, path)
-  await syncFolderOf(url)
+  const [path, bytes] = [pathOf(url), Buffer.from(text)]
+  try {
+    await createFolderOf(url)
+    await write(`${path}.new`, bytes, 'w')
+    await rename(`${path}.new`, path)
+    await syncFolderOf(url)
+  } catch (error) {
+    if (!isStoreExhausted(error) || (await sizeOf(url)) !== bytes.length) throw error
+    await overwrite(path, bytes)
+  }
+}
+
+/** A full store has no room for a second file, and needs none for bytes that are replaced where they are. */
+async function overwrite(path: string, bytes: Uint8Array): Promise<void> {
+  const file = await open(path, 'r+')
+  try {
+    await file.write(bytes, 0, bytes.length, 0)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
 }
 
 /** The text of a small file; undefined: there is none. */

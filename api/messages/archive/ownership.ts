@@ -7,14 +7,18 @@
 import { randomUUID } from 'node:crypto'
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { startPeriodicRounds } from '#core/rounds.ts'
 import { monotonicMs } from '#core/time.ts'
-import { isStoreExhausted, readText, replaceFile } from './file-store.ts'
+import { readText, replaceFile } from './file-store.ts'
 import { findOwner, hasTables, storeOwner } from './repository.ts'
+import type { OwnerWords } from './repository.ts'
 
 /** What a word of another installation must not have changed for. Measured by this process, so that no clock matters. */
 export const TAKEOVER_MS = 3_600_000
-/** The same for a known word: two rounds of the installation, whose copy this one may be. */
+/** The same for a known word: longer than two pauses between the words of the installation, whose copy this one may be. */
 export const CONFIRM_MS = 1_200_000
+/** A round may take hours. */
+export const RENEW_MS = 300_000
 const FILE = 'owner'
 
 /** What a process remembers from round to round. */
@@ -36,14 +40,8 @@ export async function claimFolder(
   url: string,
   { memory, takeoverMs, confirmMs }: Pauses & { memory: OwnerMemory },
 ): Promise<'waits' | 'own' | 'taken over'> {
-  const known = await findOwner(db)
-  const text = (await readText(`${url}/${FILE}`))?.trim()
-  const isKnown = text !== undefined && (text === known?.word || text === known?.earlier)
-  if (text === undefined && known !== undefined && (await hasTables(db)))
-    throw new ServiceError(
-      'unavailable',
-      `the archive ${url} has no file ${FILE}, which this installation wrote: the folder is not mounted, or not shared by all nodes. To begin again in it, create the file empty`,
-    )
+  const { text, known, isKnown } = await lookAt(db, url)
+  if (text === undefined && known !== undefined && (await hasTables(db))) throw missingOwner(url)
   if (!isKnown) memory.isConfirmed = false
   // An operator who empties the file begins again in the folder.
   if (text !== undefined && text !== '' && memory.isConfirmed !== true) {
@@ -54,22 +52,77 @@ export async function claimFolder(
     const isStill = monotonicMs() - (memory.seen?.sinceMs ?? 0) >= (isKnown ? confirmMs : takeoverMs)
     if (!isStill && !isRenewed) {
       if (isKnown) return 'waits'
-      throw new ServiceError(
-        'unavailable',
-        `the archive ${url} was last written by another installation, or by this one before its database was restored. Copying begins when its file ${FILE} has not changed for an hour. A copy of an installation needs another SKEIN_ARCHIVE_URL`,
-      )
+      throw foreignOwner(url)
     }
   }
-  const word = randomUUID()
-  // A process that ends before the file is written is known again: only by a word that was known before.
-  await storeOwner(db, { word, earlier: isKnown ? text : null })
-  try {
-    await replaceFile(`${url}/${FILE}`, `${word}\n`)
-  } catch (error) {
-    // A full folder needs its sweep, and the word that it has is known.
-    if (!isKnown || !isStoreExhausted(error)) throw error
-  }
+  await writeWord(db, url, isKnown && text !== undefined ? text : null)
   memory.isConfirmed = true
   memory.seen = undefined
   return isKnown || text === undefined ? 'own' : 'taken over'
 }
+
+export type KeptFolder = {
+  /** Aborted with an error when the folder is gone, or is not that of this installation any more. */
+  readonly signal: AbortSignal
+  /** Looks at it now. Call it before anything is concluded from a file that is missing, and before folders are created. */
+  check(): Promise<void>
+  stop(): Promise<void>
+}
+
+/** Goes on writing words to a claimed folder, so that nobody takes over what a long round works on. */
+export function keepFolder(db: Queryable, url: string, renewMs: number): KeptFolder {
+  const lost = new AbortController()
+  const look = async () => {
+    const { text, isKnown } = await lookAt(db, url)
+    if (text === undefined) throw missingOwner(url)
+    if (!isKnown) throw foreignOwner(url)
+    return text
+  }
+  const renewals = startPeriodicRounds({
+    firstPauseMs: renewMs,
+    pauseMs: renewMs,
+    round: async () => await writeWord(db, url, await look()),
+    onFailure: (error) => lost.abort(error),
+  })
+  return {
+    signal: lost.signal,
+    async check() {
+      try {
+        await look()
+      } catch (error) {
+        lost.abort(error)
+        throw error
+      }
+    },
+    stop: () => renewals.stop(),
+  }
+}
+
+/** The file is read first: a word is in the database before it is in the file. */
+async function lookAt(
+  db: Queryable,
+  url: string,
+): Promise<{ text: string | undefined; known: OwnerWords | undefined; isKnown: boolean }> {
+  const text = (await readText(`${url}/${FILE}`))?.trim()
+  const known = await findOwner(db)
+  return { text, known, isKnown: text !== undefined && (text === known?.word || text === known?.earlier) }
+}
+
+/** `earlier` is what the file has, if that word is known: a process that ends before the file is written is known again. */
+async function writeWord(db: Queryable, url: string, earlier: string | null): Promise<void> {
+  const word = randomUUID()
+  await storeOwner(db, { word, earlier })
+  await replaceFile(`${url}/${FILE}`, `${word}\n`)
+}
+
+const missingOwner = (url: string) =>
+  new ServiceError(
+    'unavailable',
+    `the archive ${url} has no file ${FILE}, which this installation wrote: the folder is not mounted, or not shared by all nodes. To begin again in it, create the file empty`,
+  )
+
+const foreignOwner = (url: string) =>
+  new ServiceError(
+    'unavailable',
+    `the archive ${url} was last written by another installation, or by this one before its database was restored. Copying begins when its file ${FILE} has not changed for an hour. A copy of an installation needs another SKEIN_ARCHIVE_URL`,
+  )
