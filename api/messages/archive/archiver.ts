@@ -16,7 +16,7 @@ import { auditArchive } from './audit.ts'
 import type { Audit } from './audit.ts'
 import { exportRange } from './export-range.ts'
 import type { ExportedRange } from './export-range.ts'
-import { isStoreExhausted, removeFile, storeFailure } from './file-store.ts'
+import { isHiddenFromGroup, isStoreExhausted, removeFile, storeFailure } from './file-store.ts'
 import { ARCHIVE_METRICS } from './metrics.ts'
 import { CONFIRM_MS, RENEW_MS, TAKEOVER_MS, claimFolder, keepFolder } from './ownership.ts'
 import type { KeptFolder, OwnerMemory } from './ownership.ts'
@@ -85,7 +85,11 @@ export type ArchiverOptions = {
   memory?: ArchiverMemory
 }
 
-export type ArchiverMemory = OwnerMemory & { auditedMs?: number }
+export type ArchiverMemory = OwnerMemory & {
+  auditedMs?: number
+  /** Whether the log has said that the group of the folder cannot read it. */
+  isHiddenLogged?: boolean
+}
 
 /** `audit` is absent when none was due. `failures`: what could not be done, in the words of the first of each step. */
 export type Round = {
@@ -167,7 +171,7 @@ async function inFolder(
   const { database, url, logger, afterMs, atStep = async () => undefined, memory = {} } = options
   const { graceSeconds = GRACE_SECONDS, limits = PIECE_LIMITS } = options
   const failures = new Failures(logger)
-  const deps = { database, now: () => Date.now(), atStep, signal, check, client, limits, failures }
+  const deps = { database, logger, memory, now: () => Date.now(), atStep, signal, check, client, limits, failures }
   for (const domainKey of await findGone(database.db)) await database.transaction((tx) => removeTable(tx, domainKey))
   // What is deleted first makes room for what is copied.
   const kept = new Set<number>()
@@ -238,6 +242,8 @@ class Failures {
 
 type RoundDeps = {
   database: Database
+  logger: Logger
+  memory: ArchiverMemory
   client: pg.Client
   now: () => number
   atStep: (step: Step) => Promise<void>
@@ -341,7 +347,7 @@ async function exportDue(deps: RoundDeps, url: string): Promise<{ exported: numb
 }
 
 async function exportOne(deps: RoundDeps, url: string, range: DueRange): Promise<void> {
-  const { database, client } = deps
+  const { database, client, logger, memory } = deps
   const startedMs = monotonicMs()
   const table = await ensureTable(database.db, range.domainKey, url)
   // Read before the records: a later change is counted above it, and the range is exported again.
@@ -359,6 +365,10 @@ async function exportOne(deps: RoundDeps, url: string, range: DueRange): Promise
   const { files, records, channelKeys } = copied
   const mark = (tx: Queryable) => markExported(tx, { ...range, changes }, { records, channelKeys })
   if (!(await commitSnapshot(deps, table, { ranges: [range], added: files }, mark))) await mark(database.db)
+  else if (memory.isHiddenLogged !== true && (await isHiddenFromGroup(table.location))) {
+    memory.isHiddenLogged = true
+    logger.warn({ path: table.location }, 'the umask hides the archive from the group of its folder; set it to 027')
+  }
   ARCHIVE_METRICS.exports.add({})
   ARCHIVE_METRICS.exportedRecords.add({}, records)
   ARCHIVE_METRICS.exportSeconds.add({}, (monotonicMs() - startedMs) / 1000)

@@ -1,6 +1,6 @@
 /**
- * Files of the archive in a folder, by URL. Modes do not depend on the umask of the process: the owner writes, the group of the folder reads,
- * others have no access.
+ * Files of the archive in a folder, by URL. The owner writes, the group of the folder reads, others have no access. The umask does not matter,
+ * except in a folder with the set-group-id bit.
  */
 import { chmod, mkdir, open, opendir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
@@ -24,9 +24,17 @@ export async function createFolderOf(url: string): Promise<void> {
   const first = await mkdir(folder, { recursive: true, mode: FOLDER_MODE })
   if (first === undefined) return
   for (let path = folder; path.length >= first.length; path = dirname(path)) {
-    await chmod(path, FOLDER_MODE | ((await stat(path)).mode & SET_GROUP))
+    const { mode } = await stat(path)
+    // A change of the mode clears the set-group-id bit for who is not in the group, and systemd's RestrictSUIDSGID refuses to set it.
+    if ((mode & SET_GROUP) === 0 && (mode & 0o777) !== FOLDER_MODE) await chmod(path, FOLDER_MODE)
     await syncPath(dirname(path))
   }
+}
+
+/** Whether the umask has hidden the folder from the group that its set-group-id bit gives it to. */
+export async function isHiddenFromGroup(url: string): Promise<boolean> {
+  const { mode } = await stat(pathOf(url))
+  return (mode & SET_GROUP) !== 0 && (mode & FOLDER_MODE) !== FOLDER_MODE
 }
 
 /** Writes a new file; it is durable afterwards. Rejects when it exists. */
