@@ -94,6 +94,31 @@ test('one domain that cannot be written to stops no other, and the state says wh
   await expectNothingLeft()
 })
 
+test('a range that always fails stops no later one of its domain', async () => {
+  const device = await plant.newConnectedDevice()
+  const publish = async (n: string, weeks: number) => {
+    const path = `/m/${plant.domainId}/c/${device.channelId}`
+    const type = { 'content-type': 'application/senml+json' }
+    const sent = await plant.api.as(`Client ${device.secret}`)('POST', path, [{ n, v: 1 }], type)
+    expect(sent.status, sent.text).toBe(202)
+    await moveArrivals(plant.api, weeks)
+  }
+  await publish('old', 12)
+  await publish('new', 4)
+  const { rows } = await plant.api.database.pool.query<{ month: string }>(
+    `SELECT to_char(min(arrived_at) AT TIME ZONE 'UTC', 'YYYY-MM') AS month FROM records`,
+  )
+  const inTheWay = join(folder.path, plant.domainId, 'records', 'data', `arrived_month=${rows[0]?.month}`)
+  mkdirSync(join(inTheWay, '..'), { recursive: true })
+  writeFileSync(inTheWay, '')
+  expect(await archive(plant.api, folder.url)).toMatchObject({ exported: 1, failed: 1 })
+  expect(await archivedNames()).toEqual(['new'])
+  expect(await archive(plant.api, folder.url)).toMatchObject({ exported: 0, failed: 1 })
+  rmSync(inTheWay)
+  expect(await archive(plant.api, folder.url)).toMatchObject({ exported: 1, failed: 0, failures: [] })
+  expect(await archivedNames()).toEqual(['new', 'old'])
+})
+
 test('expiry and sweep go on behind what fails, and do it in a later round', async () => {
   const [broken, other] = [await newDomain('broken'), await newDomain('other')]
   await moveArrivals(plant.api, 4)
@@ -215,4 +240,24 @@ test('the word changes during a round, which ends when another installation writ
   await expect(archive(plant.api, folder.url, { atStep })).rejects.toThrow('another installation')
   expect(word()).toBe(foreign)
   expect(await archivedNames()).toEqual(['first'])
+})
+
+test('a store that does not answer holds no snapshot of the database', async () => {
+  await newDomain('first')
+  await moveArrivals(plant.api, 4)
+  const { pool } = plant.api.database
+  const isHeld = async () =>
+    (await pool.query(`SELECT FROM pg_stat_activity WHERE application_name = 'skein archive export'`)).rows.length > 0
+  let isReleased = false
+  const hang = async (step: string) => {
+    if (step !== 'data file begun') return
+    await until(async () => !(await isHeld()), 'the connection is closed')
+    isReleased = true
+  }
+  expect(await archive(plant.api, folder.url, { exportSilenceMs: 300, atStep: hang })).toMatchObject({ failed: 1 })
+  expect(isReleased).toBe(true)
+  let wasHeld = false
+  const look = async (step: string) => void (step === 'data file begun' && (wasHeld = await isHeld()))
+  expect(await archive(plant.api, folder.url, { atStep: look })).toMatchObject({ exported: 1, failed: 0 })
+  expect(wasHeld).toBe(true)
 })

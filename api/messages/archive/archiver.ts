@@ -43,7 +43,7 @@ import {
   removeTable,
   storeRound,
 } from './repository.ts'
-import type { DueRange } from './repository.ts'
+import type { DueRange, RangeKey } from './repository.ts'
 import { commitSnapshot } from './table-commit.ts'
 import type { Step } from './table-commit.ts'
 
@@ -53,6 +53,8 @@ const MAX_EXPORTING_MS = 10 * 60 * 1000
 const FIRST_PAUSE_MS = 30_000
 const CONNECTION_NAME = 'skein archive'
 const EXPORT_CONNECTION_NAME = 'skein archive export'
+/** A store that does not answer for longer must not hold the snapshot, and with it the vacuum of all tables. */
+const EXPORT_SILENCE_MS = 600_000
 const ARCHIVE_LOCK = 0x5ce1_002a
 /** No transaction that stores messages takes longer, so a range that closed so long ago gets no more of them. */
 const MIN_AFTER_MS = 3_600_000
@@ -65,6 +67,8 @@ const EXPIRED_RANGES = 1000
 const SWEPT_FILES = 1000
 /** Domains of one turn. */
 const DUE_DOMAINS = 100
+/** Failed ranges after which a domain is left out of a round: one of them may fail alone. */
+const MAX_FAILED_RANGES = 3
 
 export type ArchiverOptions = {
   database: Database
@@ -80,6 +84,7 @@ export type ArchiverOptions = {
   takeoverMs?: number
   confirmMs?: number
   renewMs?: number
+  exportSilenceMs?: number
   limits?: PieceLimits
   /** What one process remembers between its rounds. */
   memory?: ArchiverMemory
@@ -169,9 +174,10 @@ async function inFolder(
   signal: AbortSignal,
 ): Promise<Round> {
   const { database, url, logger, afterMs, atStep = async () => undefined, memory = {} } = options
-  const { graceSeconds = GRACE_SECONDS, limits = PIECE_LIMITS } = options
+  const { graceSeconds = GRACE_SECONDS, limits = PIECE_LIMITS, exportSilenceMs = EXPORT_SILENCE_MS } = options
   const failures = new Failures(logger)
-  const deps = { database, logger, memory, now: () => Date.now(), atStep, signal, check, client, limits, failures }
+  const shared = { database, logger, memory, atStep, signal, check, client, limits, exportSilenceMs, failures }
+  const deps = { ...shared, now: () => Date.now() }
   for (const domainKey of await findGone(database.db)) await database.transaction((tx) => removeTable(tx, domainKey))
   // What is deleted first makes room for what is copied.
   const kept = new Set<number>()
@@ -251,6 +257,7 @@ type RoundDeps = {
   /** Rejects, and ends the round, when the folder is gone. */
   check: () => Promise<void>
   limits: PieceLimits
+  exportSilenceMs: number
   failures: Failures
 }
 
@@ -319,16 +326,17 @@ async function exportDue(deps: RoundDeps, url: string): Promise<{ exported: numb
   const { signal, failures } = deps
   let exported = 0
   const deadlineMs = monotonicMs() + MAX_EXPORTING_MS
-  // A domain whose export fails is left out until the next round, so that the others go on.
-  const failed = new Set<number>()
+  // A range that fails is left out until the next round, so that the others go on.
+  const failed: RangeKey[] = []
   for (;;) {
-    const due = (await findDue(deps.database.db, DUE_DOMAINS + failed.size)).filter(
-      ({ domainKey }) => !failed.has(domainKey),
+    const withoutDomains = [...Map.groupBy(failed, ({ domainKey }) => domainKey)].flatMap(([domainKey, ranges]) =>
+      ranges.length < MAX_FAILED_RANGES ? [] : [domainKey],
     )
-    if (due.length === 0) return { exported, failed: failed.size }
+    const due = await findDue(deps.database.db, { failed, withoutDomains, limit: DUE_DOMAINS })
+    if (due.length === 0) return { exported, failed: failed.length }
     for (const range of due) {
       signal.throwIfAborted()
-      if (monotonicMs() > deadlineMs) return { exported, failed: failed.size }
+      if (monotonicMs() > deadlineMs) return { exported, failed: failed.length }
       const facts = { signal, domain_key: range.domainKey, range: range.from }
       const outcome = await failures.collect('export', facts, () =>
         commitOrDiscard(deps, range.domainKey, () => exportOne(deps, url, range)),
@@ -337,9 +345,9 @@ async function exportDue(deps: RoundDeps, url: string): Promise<{ exported: numb
         exported += 1
         continue
       }
-      failed.add(range.domainKey)
+      failed.push(range)
       // It fails for all domains: each would fill it again.
-      if (isStoreExhausted(outcome.error)) return { exported, failed: failed.size }
+      if (isStoreExhausted(outcome.error)) return { exported, failed: failed.length }
       // A broken connection has lost the lock as well.
       await deps.client.query('SELECT')
     }
@@ -347,7 +355,7 @@ async function exportDue(deps: RoundDeps, url: string): Promise<{ exported: numb
 }
 
 async function exportOne(deps: RoundDeps, url: string, range: DueRange): Promise<void> {
-  const { database, client, logger, memory } = deps
+  const { database, client, logger, memory, exportSilenceMs } = deps
   const startedMs = monotonicMs()
   const table = await ensureTable(database.db, range.domainKey, url)
   // Read before the records: a later change is counted above it, and the range is exported again.
@@ -356,6 +364,7 @@ async function exportOne(deps: RoundDeps, url: string, range: DueRange): Promise
   const channels = await findChannelsIn(over(client), range.domainKey, range.leaf)
   // A connection of its own: when the export fails in the middle of a copy, it is closed.
   const reader = await database.dedicated(EXPORT_CONNECTION_NAME)
+  database.limitSilence(reader, exportSilenceMs, () => true)
   let copied: ExportedRange
   try {
     copied = await exportRange({ ...deps, client: reader }, table, range, channels)

@@ -85,8 +85,11 @@ export async function insertRanges(
 export type RangeKey = { domainKey: number; retentionDays: number; from: string }
 export type DueRange = RangeKey & { to: string; changes: number; leaf: string; month: number }
 
-/** The first due range of each domain, the domain that waits longest first. */
-export async function findDue(db: Queryable, limit: number): Promise<DueRange[]> {
+/** The range of each domain that waits longest, and the domain that waits longest first. */
+export async function findDue(
+  db: Queryable,
+  { failed, withoutDomains, limit }: { failed: readonly RangeKey[]; withoutDomains: readonly number[]; limit: number },
+): Promise<DueRange[]> {
   const { rows } = await sql<DueRange>`
     SELECT * FROM (
       SELECT DISTINCT ON (r.domain_key) r.domain_key AS "domainKey", r.retention_days::integer AS "retentionDays", r.range_start AS "from",
@@ -96,7 +99,11 @@ export async function findDue(db: Queryable, limit: number): Promise<DueRange[]>
                + extract(month FROM r.range_start AT TIME ZONE 'UTC')::integer - 1 AS month
         FROM archive_ranges r
        WHERE r.exported_changes IS DISTINCT FROM r.changes AND EXISTS (SELECT FROM domains d WHERE d.key = r.domain_key)
-       ORDER BY r.domain_key, r.range_start, r.retention_days) AS first
+         AND r.domain_key <> ALL (${withoutDomains}::bigint[])
+         AND NOT EXISTS (SELECT FROM json_to_recordset(${JSON.stringify(failed)}::json)
+               AS f ("domainKey" bigint, "retentionDays" smallint, "from" timestamptz)
+              WHERE f."domainKey" = r.domain_key AND f."retentionDays" = r.retention_days AND f."from" = r.range_start)
+       ORDER BY r.domain_key, r.due_at, r.range_start, r.retention_days) AS first
      ORDER BY due_at, "domainKey" LIMIT ${limit}`.execute(db)
   return rows
 }
