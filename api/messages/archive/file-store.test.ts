@@ -2,7 +2,7 @@ import { chmodSync, chownSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { createFolderOf, isHiddenFromGroup, writeNewFile } from './file-store.ts'
+import { createFolderOf, isHiddenFromGroup, isStoreExhausted, storeFailure, writeNewFile } from './file-store.ts'
 
 const [NOBODY, OTHER_GROUP] = [65_534, 54_321]
 
@@ -57,4 +57,18 @@ test.runIf(isRoot)('without the bit the umask does not matter', async () => {
       expect(facts(join(path, 'a/file'))).toEqual(['640', NOBODY])
       expect(await isHiddenFromGroup(`file://${path}/a`)).toBe(false)
     })
+})
+
+test('an error of a connection is none of the store', () => {
+  const errorOf = (code: string, syscall: string) => Object.assign(new Error(`${syscall} ${code}`), { code, syscall })
+  for (const [code, syscall] of [
+    ['ECONNRESET', 'read'],
+    ['EPIPE', 'write'],
+    ['ETIMEDOUT', 'read'],
+    ['ECONNREFUSED', 'connect'],
+  ] as const)
+    expect(storeFailure(errorOf(code, syscall))).toBeUndefined()
+  expect(storeFailure(new Error('failed', { cause: errorOf('ENOSPC', 'write') }))).toBe('it is full (ENOSPC, write)')
+  expect(storeFailure(errorOf('EMFILE', 'open'))).toBe('it cannot be used (EMFILE, open)')
+  expect(isStoreExhausted(errorOf('EIO', 'read'))).toBe(true)
 })

@@ -151,7 +151,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EIO: 'its device reports errors',
 }
 
-/** Of an error of a file: the connections of a database have such codes too. */
+/** Of an error of a file. */
 const OF_FILES = new Set([
   'access',
   'chmod',
@@ -162,21 +162,22 @@ const OF_FILES = new Set([
   'mkdir',
   'open',
   'opendir',
-  'read',
   'rename',
   'rm',
   'scandir',
   'stat',
   'unlink',
-  'write',
 ])
+/** Of a socket too, such as a connection to the database: then it is one of a file if files alone fail in this way. */
+const OF_BOTH = new Set(['read', 'write'])
 
 const EXHAUSTED = new Set(['ENOSPC', 'EDQUOT', 'EROFS', 'ESTALE', 'EIO'])
 
 function errorOfFile(error: unknown): { code: string; syscall: string } | undefined {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     const { code, syscall } = cause as NodeJS.ErrnoException
-    if (code !== undefined && syscall !== undefined && OF_FILES.has(syscall)) return { code, syscall }
+    if (code === undefined || syscall === undefined) continue
+    if (OF_FILES.has(syscall) || (OF_BOTH.has(syscall) && code in REASONS)) return { code, syscall }
   }
   return undefined
 }
