@@ -124,7 +124,7 @@ export async function archiveOnce(options: ArchiverOptions, signal: AbortSignal)
       round = await underLock(options, client, signal)
     } catch (error) {
       signal.throwIfAborted()
-      await storeRound(database.db, described(error))
+      await storeRound(database.db, described(error), detailed(error))
       throw error
     }
     if (round !== undefined) await storeRound(database.db, round.failures[0])
@@ -141,6 +141,13 @@ function described(error: unknown): string {
   return error instanceof ServiceError ? error.message : 'a step failed; the log of the platform has its error'
 }
 
+/** For operators: users of one domain see neither the folder of the platform nor the ids of other domains. */
+function detailed(error: unknown): string | undefined {
+  if (!(error instanceof ServiceError) || error.context === undefined) return undefined
+  const facts = Object.entries(error.context).map(([name, value]) => `${name} ${String(value)}`)
+  return `${error.message} (${facts.join(', ')})`
+}
+
 async function underLock(options: ArchiverOptions, client: pg.Client, signal: AbortSignal): Promise<Round | undefined> {
   const { database, url, logger, memory = {} } = options
   const { takeoverMs = TAKEOVER_MS, confirmMs = CONFIRM_MS, renewMs = RENEW_MS } = options
@@ -149,7 +156,8 @@ async function underLock(options: ArchiverOptions, client: pg.Client, signal: Ab
   if (elsewhere !== null)
     throw new ServiceError(
       'invalid_state',
-      `the archive has a table at ${elsewhere}, which is not below SKEIN_ARCHIVE_URL (${url}): nothing is copied or removed`,
+      'the archive has a table that is not below SKEIN_ARCHIVE_URL: nothing is copied or removed',
+      { context: { table: elsewhere, folder: url } },
     )
   const claim = await claimFolder(database.db, url, { memory, takeoverMs, confirmMs })
   if (claim === 'waits') {

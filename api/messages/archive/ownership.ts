@@ -118,11 +118,13 @@ async function writeWord(db: Queryable, url: string, earlier: string | null): Pr
 const missingOwner = (url: string) =>
   new ServiceError(
     'unavailable',
-    `the archive ${url} has no file ${FILE}, which this installation wrote: the folder is not mounted, or not shared by all nodes. To begin again in it, create the file empty`,
+    `the archive has no file ${FILE}, which this installation wrote: the folder is not mounted, or not shared by all nodes. To begin again in it, create the file empty`,
+    { context: { folder: url } },
   )
 
 const foreignOwner = (url: string) =>
   new ServiceError(
     'unavailable',
-    `the archive ${url} was last written by another installation, or by this one before its database was restored. Copying begins when its file ${FILE} has not changed for an hour. A copy of an installation needs another SKEIN_ARCHIVE_URL`,
+    `the archive was last written by another installation, or by this one before its database was restored. Copying begins when its file ${FILE} has not changed for an hour. A copy of an installation needs another SKEIN_ARCHIVE_URL`,
+    { context: { folder: url } },
   )

@@ -360,9 +360,11 @@ export async function hasTables(db: Queryable): Promise<boolean> {
 /** How the last round ended. `succeededAt`: the last one in which nothing failed, or the first one. `failure`: what failed in the last one. */
 export type RoundFacts = { endedAt: string; succeededAt: string; failure: string | null }
 
-export async function storeRound(db: Queryable, failure: string | undefined): Promise<void> {
+/** `detail` is the failure for operators, if it says more. */
+export async function storeRound(db: Queryable, failure: string | undefined, detail?: string): Promise<void> {
   await sql`
-    INSERT INTO installation (name, value) VALUES (${ROUND}, jsonb_build_object('failure', ${failure ?? null}::text, 'succeeded_at', now()))
+    INSERT INTO installation (name, value)
+    VALUES (${ROUND}, jsonb_build_object('failure', ${failure ?? null}::text, 'detail', ${detail ?? null}::text, 'succeeded_at', now()))
     ON CONFLICT (name) DO UPDATE SET updated_at = now(), value = CASE
       WHEN ${failure === undefined} THEN excluded.value ELSE installation.value || (excluded.value - 'succeeded_at') END`.execute(
     db,
@@ -391,10 +393,11 @@ export type ArchiveState = RoundFacts & {
   roundAgeSeconds: number
 }
 
-/** What an operator watches; undefined while no node copies records. */
+/** What an operator watches, with the detail of a failure; undefined while no node copies records. */
 export async function findState(db: Queryable): Promise<ArchiveState | undefined> {
   const { rows } = await sql<ArchiveState>`
-    SELECT round.updated_at AS "endedAt", (round.value ->> 'succeeded_at')::timestamptz AS "succeededAt", round.value ->> 'failure' AS failure,
+    SELECT round.updated_at AS "endedAt", (round.value ->> 'succeeded_at')::timestamptz AS "succeededAt",
+           coalesce(round.value ->> 'detail', round.value ->> 'failure') AS failure,
            extract(epoch FROM now() - (round.value ->> 'succeeded_at')::timestamptz)::float8 AS "roundAgeSeconds", due.*,
            (SELECT count(*) FROM archive_files
              WHERE (state = 'removed' AND removed_at < now() - ${OVERDUE}) OR (state = 'writing' AND created_at < now() - ${OVERDUE})) AS "overdueFiles"
