@@ -1,5 +1,6 @@
 /** The folder of the archive fails, wholly or in part: a round does the rest, says what failed, and the next one makes it good. */
 import { spawnSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
@@ -25,7 +26,10 @@ afterEach(async () => {
 })
 
 /** A domain of another user with one archived name. Returns its id, and the folder of its table. */
-async function newDomain(name: string): Promise<{ id: string; table: string; owner: Plant['owner'] }> {
+async function newDomain(
+  name: string,
+  value = (index: number) => `${index}:${Math.random()}`.repeat(40),
+): Promise<{ id: string; table: string; owner: Plant['owner'] }> {
   const owner = await plant.api.newUser()
   const made = async (path: string, body: object) => {
     const response = await owner.call('POST', path, body)
@@ -40,7 +44,7 @@ async function newDomain(name: string): Promise<{ id: string; table: string; own
   const sent = await plant.api.as(`Client ${client.credentials.secret}`)(
     'POST',
     `/m/${id}/c/${channel.id}`,
-    Array.from({ length: 200 }, (_, index) => ({ n: name, vs: `${index}:${Math.random()}`.repeat(40), t: index })),
+    Array.from({ length: 200 }, (_, index) => ({ n: name, vs: value(index), t: index })),
     { 'content-type': 'application/senml+json' },
   )
   expect(sent.status, sent.text).toBe(202)
@@ -179,6 +183,28 @@ test.runIf(canMount)(
     }
   },
 )
+
+test.runIf(canMount)('a domain that needs more room than there is lets the others go first', async () => {
+  // What cannot be compressed.
+  await newDomain('large', () => randomBytes(800).toString('base64'))
+  await newDomain('small')
+  const mount = ['-t', 'tmpfs', '-o', 'size=1m,mode=755', 'none', folder.path]
+  expect(spawnSync('mount', mount).status).toBe(0)
+  try {
+    await moveArrivals(plant.api, 4)
+    const filler = join(folder.path, 'filler')
+    writeFileSync(filler, Buffer.alloc(900 * 1024))
+    const memory = {}
+    expect(await archive(plant.api, folder.url, { memory })).toMatchObject({ exported: 0, failed: 1 })
+    expect(await archive(plant.api, folder.url, { memory })).toMatchObject({ exported: 1, failed: 1 })
+    expect(await archivedNames()).toEqual(['small'])
+    rmSync(filler)
+    expect(await archive(plant.api, folder.url, { memory })).toMatchObject({ exported: 1, failed: 0, failures: [] })
+    expect(await archivedNames()).toEqual(['large', 'small'])
+  } finally {
+    expect(spawnSync('umount', [folder.path]).status).toBe(0)
+  }
+})
 
 test('a store that lets nobody write ends the round with a message, and keeps what it has', async () => {
   await newDomain('first')

@@ -94,6 +94,8 @@ export type ArchiverMemory = OwnerMemory & {
   auditedMs?: number
   /** Whether the log has said that the group of the folder cannot read it. */
   isHiddenLogged?: boolean
+  /** Domains whose exports found the store full. */
+  filling?: Set<number>
 }
 
 /** `audit` is absent when none was due. `failures`: what could not be done, in the words of the first of each step. */
@@ -331,17 +333,22 @@ async function plan({ database, client, signal, atStep }: RoundDeps, afterSecond
 }
 
 async function exportDue(deps: RoundDeps, url: string): Promise<{ exported: number; failed: number }> {
-  const { signal, failures } = deps
+  const { signal, failures, memory } = deps
   let exported = 0
   const deadlineMs = monotonicMs() + MAX_EXPORTING_MS
   // A range that fails is left out until the next round, so that the others go on.
   const failed: RangeKey[] = []
+  // A domain that fills the store ends the round, so it is the last one of the next round.
+  const last = (memory.filling ??= new Set())
   for (;;) {
     const withoutDomains = [...Map.groupBy(failed, ({ domainKey }) => domainKey)].flatMap(([domainKey, ranges]) =>
       ranges.length < MAX_FAILED_RANGES ? [] : [domainKey],
     )
-    const due = await findDue(deps.database.db, { failed, withoutDomains, limit: DUE_DOMAINS })
-    if (due.length === 0) return { exported, failed: failed.length }
+    const due = await findDue(deps.database.db, { failed, withoutDomains, last: [...last], limit: DUE_DOMAINS })
+    if (due.length === 0) {
+      last.clear()
+      return { exported, failed: failed.length }
+    }
     for (const range of due) {
       signal.throwIfAborted()
       if (monotonicMs() > deadlineMs) return { exported, failed: failed.length }
@@ -355,7 +362,10 @@ async function exportDue(deps: RoundDeps, url: string): Promise<{ exported: numb
       }
       failed.push(range)
       // It fails for all domains: each would fill it again.
-      if (isStoreExhausted(outcome.error)) return { exported, failed: failed.length }
+      if (isStoreExhausted(outcome.error)) {
+        last.add(range.domainKey)
+        return { exported, failed: failed.length }
+      }
       // A broken connection has lost the lock as well.
       await deps.client.query('SELECT')
     }

@@ -85,10 +85,15 @@ export async function insertRanges(
 export type RangeKey = { domainKey: number; retentionDays: number; from: string }
 export type DueRange = RangeKey & { to: string; changes: number; leaf: string; month: number }
 
-/** The range of each domain that waits longest, and the domain that waits longest first. */
+/** The range of each domain that waits longest, and the domain that waits longest first; the domains of `last` behind all others. */
 export async function findDue(
   db: Queryable,
-  { failed, withoutDomains, limit }: { failed: readonly RangeKey[]; withoutDomains: readonly number[]; limit: number },
+  {
+    failed,
+    withoutDomains,
+    last,
+    limit,
+  }: { failed: readonly RangeKey[]; withoutDomains: readonly number[]; last: readonly number[]; limit: number },
 ): Promise<DueRange[]> {
   const { rows } = await sql<DueRange>`
     SELECT * FROM (
@@ -104,7 +109,7 @@ export async function findDue(
                AS f ("domainKey" bigint, "retentionDays" smallint, "from" timestamptz)
               WHERE f."domainKey" = r.domain_key AND f."retentionDays" = r.retention_days AND f."from" = r.range_start)
        ORDER BY r.domain_key, r.due_at, r.range_start, r.retention_days) AS first
-     ORDER BY due_at, "domainKey" LIMIT ${limit}`.execute(db)
+     ORDER BY "domainKey" = ANY (${last}::bigint[]), due_at, "domainKey" LIMIT ${limit}`.execute(db)
   return rows
 }
 
