@@ -7,6 +7,8 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { dataFilesOf, archive, filesBelow, moveArrivals, newArchiveFolder, rowsOfFile } from './archive-support.ts'
 import type { ArchiveFolder } from './archive-support.ts'
 import { until } from '../harness/until.ts'
+import { archiveState } from '../../api/messages/archive/index.ts'
+import { forgetRounds } from '../../api/messages/archive/repository.ts'
 import { auditArchive } from '../../api/messages/archive/audit.ts'
 import { keepFolder } from '../../api/messages/archive/ownership.ts'
 import { startPlant } from './support.ts'
@@ -286,4 +288,38 @@ test('a store that does not answer holds no snapshot of the database', async () 
   const look = async (step: string) => void (step === 'data file begun' && (wasHeld = await isHeld()))
   expect(await archive(plant.api, folder.url, { atStep: look })).toMatchObject({ exported: 1, failed: 0 })
   expect(wasHeld).toBe(true)
+})
+
+test('the age of a round tells one that hangs from one that is long', async () => {
+  await newDomain('first')
+  await moveArrivals(plant.api, 4)
+  const { db, pool } = plant.api.database
+  const age = async () => Math.round(((await archiveState(db))?.roundAgeSeconds ?? NaN) / 3600)
+  const makeOld = () =>
+    pool.query(
+      `UPDATE installation SET updated_at = now() - interval '2 hours',
+              value = value || jsonb_build_object('succeeded_at', now() - interval '2 hours') WHERE name = 'archive_round'`,
+    )
+  const ages: Record<string, number> = {}
+  const atStep = async (step: string) => {
+    if (step === 'planned') await makeOld()
+    // A node without an archive forgets the rounds of others only when no node copies.
+    await forgetRounds(db)
+    ages[step] = await age()
+  }
+  await archive(plant.api, folder.url, { atStep })
+  // The first round has an age before it ends, and what it writes is progress.
+  expect(ages).toMatchObject({ planned: 2, 'data file begun': 2, 'data file written': 0, committed: 0 })
+  await forgetRounds(db)
+  expect(await age()).toBe(0)
+  await makeOld()
+  // Progress does not hide what failed in the round before.
+  await pool.query(`UPDATE installation SET value = value || '{"failure":"it failed"}' WHERE name = 'archive_round'`)
+  await pool.query('UPDATE archive_ranges SET changes = changes + 1')
+  await archive(plant.api, folder.url, { atStep })
+  expect(ages).toMatchObject({ 'data file written': 2 })
+  expect(await age()).toBe(0)
+  await makeOld()
+  await forgetRounds(db)
+  expect(await archiveState(db)).toBeUndefined()
 })

@@ -23,6 +23,8 @@ import type { KeptFolder, OwnerMemory } from './ownership.ts'
 import { PIECE_LIMITS } from './pieces.ts'
 import type { PieceLimits } from './pieces.ts'
 import {
+  ARCHIVE_LOCK,
+  beginRound,
   deleteFiles,
   deleteOldPlans,
   deleteRanges,
@@ -41,6 +43,7 @@ import {
   markExported,
   markRemovedChannels,
   removeTable,
+  storeProgress,
   storeRound,
 } from './repository.ts'
 import type { DueRange, RangeKey } from './repository.ts'
@@ -55,7 +58,6 @@ const CONNECTION_NAME = 'skein archive'
 const EXPORT_CONNECTION_NAME = 'skein archive export'
 /** A store that does not answer for longer must not hold the snapshot, and with it the vacuum of all tables. */
 const EXPORT_SILENCE_MS = 600_000
-const ARCHIVE_LOCK = 0x5ce1_002a
 /** No transaction that stores messages takes longer, so a range that closed so long ago gets no more of them. */
 const MIN_AFTER_MS = 3_600_000
 /** Readers that began with an earlier snapshot read its files for this long. */
@@ -121,6 +123,7 @@ export async function archiveOnce(options: ArchiverOptions, signal: AbortSignal)
       ARCHIVE_LOCK,
     ])
     if (rows[0]?.locked !== true) return undefined
+    await beginRound(database.db)
     let round: Round | undefined
     try {
       round = await underLock(options, client, signal)
@@ -129,7 +132,9 @@ export async function archiveOnce(options: ArchiverOptions, signal: AbortSignal)
       await storeRound(database.db, described(error), detailed(error))
       throw error
     }
-    if (round !== undefined) await storeRound(database.db, round.failures[0])
+    // To wait is no failure.
+    if (round === undefined) await storeProgress(database.db)
+    else await storeRound(database.db, round.failures[0])
     return round
   } finally {
     await client.end()
@@ -183,9 +188,13 @@ async function inFolder(
   { check }: KeptFolder,
   signal: AbortSignal,
 ): Promise<Round> {
-  const { database, url, logger, afterMs, atStep = async () => undefined, memory = {} } = options
+  const { database, url, logger, afterMs, memory = {} } = options
   const { graceSeconds = GRACE_SECONDS, limits = PIECE_LIMITS, exportSilenceMs = EXPORT_SILENCE_MS } = options
   const failures = new Failures(logger)
+  const atStep = async (step: Step) => {
+    if (step === 'data file written' && failures.sentences.length === 0) await storeProgress(database.db)
+    await options.atStep?.(step)
+  }
   const shared = { database, logger, memory, atStep, signal, check, client, limits, exportSilenceMs, failures }
   const deps = { ...shared, now: () => Date.now() }
   for (const domainKey of await findGone(database.db)) await database.transaction((tx) => removeTable(tx, domainKey))

@@ -343,6 +343,8 @@ export async function findUnknown(db: Queryable, paths: readonly string[]): Prom
 /** The word of this installation in the file `owner`, and the one before it. */
 export type OwnerWords = { word: string; earlier: string | null }
 
+/** Held during a round. */
+export const ARCHIVE_LOCK = 0x5ce1_002a
 const OWNER = 'archive_owner'
 const ROUND = 'archive_round'
 
@@ -362,8 +364,22 @@ export async function hasTables(db: Queryable): Promise<boolean> {
   return rows[0]?.found === true
 }
 
-/** How the last round ended. `succeededAt`: the last one in which nothing failed, or the first one. `failure`: what failed in the last one. */
-export type RoundFacts = { endedAt: string; succeededAt: string; failure: string | null }
+/** `succeededAt`: when the copy last made progress without a failure. `failure`: what failed in the last round. */
+export type RoundFacts = { succeededAt: string; failure: string | null }
+
+/** A node copies records, also if its first round never ends. */
+export async function beginRound(db: Queryable): Promise<void> {
+  await sql`
+    INSERT INTO installation (name, value) VALUES (${ROUND}, jsonb_build_object('failure', NULL, 'succeeded_at', now()))
+    ON CONFLICT (name) DO UPDATE SET updated_at = now()`.execute(db)
+}
+
+/** Rounds may take hours. No progress counts until what failed in the last one has succeeded. */
+export async function storeProgress(db: Queryable): Promise<void> {
+  await sql`
+    UPDATE installation SET updated_at = now(), value = value || jsonb_build_object('succeeded_at', now())
+     WHERE name = ${ROUND} AND value ->> 'failure' IS NULL`.execute(db)
+}
 
 /** `detail` is the failure for operators, if it says more. */
 export async function storeRound(db: Queryable, failure: string | undefined, detail?: string): Promise<void> {
@@ -376,16 +392,22 @@ export async function storeRound(db: Queryable, failure: string | undefined, det
   )
 }
 
-/** Nobody copies records any more, so that nobody waits for a round. Nothing is written where nobody did. */
-export async function forgetRound(db: Queryable): Promise<void> {
-  if ((await findRound(db)) === undefined) return
-  await sql`DELETE FROM installation WHERE name = ${ROUND}`.execute(db)
+/** A round begins every ten minutes, and holds the lock for as long as it takes. */
+const FORGOTTEN_AFTER = sql`interval '30 minutes'`
+
+/** Forgets the rounds when no node copies records any more, so that nobody waits for one. */
+export async function forgetRounds(db: Queryable): Promise<void> {
+  await sql`
+    DELETE FROM installation WHERE name = ${ROUND}
+       AND CASE WHEN updated_at < now() - ${FORGOTTEN_AFTER} THEN pg_try_advisory_xact_lock(${ARCHIVE_LOCK}) ELSE false END`.execute(
+    db,
+  )
 }
 
 /** Undefined while no node copies records. */
 export async function findRound(db: Queryable): Promise<RoundFacts | undefined> {
   const { rows } = await sql<RoundFacts>`
-    SELECT updated_at AS "endedAt", (value ->> 'succeeded_at')::timestamptz AS "succeededAt", value ->> 'failure' AS failure
+    SELECT (value ->> 'succeeded_at')::timestamptz AS "succeededAt", value ->> 'failure' AS failure
       FROM installation WHERE name = ${ROUND}`.execute(db)
   return rows[0]
 }
@@ -401,7 +423,7 @@ export type ArchiveState = RoundFacts & {
 /** What an operator watches, with the detail of a failure; undefined while no node copies records. */
 export async function findState(db: Queryable): Promise<ArchiveState | undefined> {
   const { rows } = await sql<ArchiveState>`
-    SELECT round.updated_at AS "endedAt", (round.value ->> 'succeeded_at')::timestamptz AS "succeededAt",
+    SELECT (round.value ->> 'succeeded_at')::timestamptz AS "succeededAt",
            coalesce(round.value ->> 'detail', round.value ->> 'failure') AS failure,
            extract(epoch FROM now() - (round.value ->> 'succeeded_at')::timestamptz)::float8 AS "roundAgeSeconds", due.*,
            (SELECT count(*) FROM archive_files
