@@ -1,7 +1,7 @@
 /** The folder of the archive fails, wholly or in part: a round does the rest, says what failed, and the next one makes it good. */
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { dataFilesOf, archive, filesBelow, moveArrivals, newArchiveFolder, rowsOfFile } from './archive-support.ts'
@@ -288,6 +288,25 @@ test('a store that does not answer holds no snapshot of the database', async () 
   const look = async (step: string) => void (step === 'data file begun' && (wasHeld = await isHeld()))
   expect(await archive(plant.api, folder.url, { atStep: look })).toMatchObject({ exported: 1, failed: 0 })
   expect(wasHeld).toBe(true)
+})
+
+test('an audit that fails is repeated later, and its failure is told until then', async () => {
+  await newDomain('first')
+  await moveArrivals(plant.api, 4)
+  await archive(plant.api, folder.url)
+  const [{ path = '' } = {}] = await dataFilesOf(plant.api)
+  renameSync(path, `${path}.moved`)
+  // Nobody can look at it, and it is not missing.
+  symlinkSync(path, path)
+  const memory = {}
+  const failures = [expect.stringContaining('the archive could not be compared with the database')]
+  expect(await archive(plant.api, folder.url, { memory })).toMatchObject({ failures })
+  rmSync(path)
+  renameSync(`${path}.moved`, path)
+  expect(await archive(plant.api, folder.url, { memory })).toMatchObject({ failures })
+  // An hour later.
+  const due = { memory: { ...memory, audit: { dueMs: 0 } } }
+  expect(await archive(plant.api, folder.url, due)).toMatchObject({ failures: [], audit: { damagedFiles: 0 } })
 })
 
 test('the age of a round tells one that hangs from one that is long', async () => {

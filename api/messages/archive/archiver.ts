@@ -65,6 +65,8 @@ const GRACE_SECONDS = 86_400
 /** Late removals of channels are looked at in each round: their transaction may have taken long. The audit finds all others. */
 const REMOVALS_SECONDS = 2 * 86_400
 const AUDIT_MS = 86_400_000
+/** An audit looks at every file: one that failed is not repeated in each round. */
+const AUDIT_RETRY_MS = 3_600_000
 const EXPIRED_RANGES = 1000
 const SWEPT_FILES = 1000
 /** Domains of one turn. */
@@ -93,7 +95,8 @@ export type ArchiverOptions = {
 }
 
 export type ArchiverMemory = OwnerMemory & {
-  auditedMs?: number
+  /** When the next audit is due, and what failed in the last one. */
+  audit?: { dueMs: number; error?: unknown }
   /** Whether the log has said that the group of the folder cannot read it. */
   isHiddenLogged?: boolean
   /** Domains whose exports found the store full. */
@@ -171,7 +174,7 @@ async function underLock(options: ArchiverOptions, client: pg.Client, signal: Ab
     logger.info('the archive waits until its folder is known to belong to this installation, for 20 minutes at most')
     return undefined
   }
-  if (claim === 'taken over') delete memory.auditedMs
+  if (claim === 'taken over') delete memory.audit
   // An older node deletes records without counting the change of their range.
   if (hasOlder) return undefined
   const folder = keepFolder(database.db, url, renewMs)
@@ -204,15 +207,15 @@ async function inFolder(
   const expired = await expire(deps, url)
   await markRemovedChannels(over(client), REMOVALS_SECONDS)
   let audit: Audit | undefined
-  if (monotonicMs() - (memory.auditedMs ?? -Infinity) > AUDIT_MS) {
+  if (monotonicMs() >= (memory.audit?.dueMs ?? -Infinity)) {
     const outcome = await failures.collect('audit', { signal }, () =>
       auditArchive({ ...deps, reader: over(client), url, graceSeconds }),
     )
     if ('value' in outcome) {
       audit = outcome.value
-      memory.auditedMs = monotonicMs()
-    }
-  }
+      memory.audit = { dueMs: monotonicMs() + AUDIT_MS }
+    } else memory.audit = { dueMs: monotonicMs() + AUDIT_RETRY_MS, error: outcome.error }
+  } else if (memory.audit?.error !== undefined) failures.add('audit', memory.audit.error, {})
   await plan(deps, Math.max(afterMs, MIN_AFTER_MS) / 1000)
   const done = await exportDue(deps, url)
   const deletedFiles = before + (await sweep(deps, graceSeconds, kept))
@@ -248,11 +251,15 @@ class Failures {
       return { value: await work() }
     } catch (error) {
       signal.throwIfAborted()
-      const { count, first } = this.#steps.get(step) ?? { count: 0, first: error }
-      this.#steps.set(step, { count: count + 1, first, facts: this.#steps.get(step)?.facts ?? facts })
+      this.add(step, error, facts)
       ARCHIVE_METRICS.failures.add({ step })
       return { error }
     }
+  }
+
+  add(step: FailingStep, error: unknown, facts: object): void {
+    const known = this.#steps.get(step) ?? { count: 0, first: error, facts }
+    this.#steps.set(step, { ...known, count: known.count + 1 })
   }
 
   get sentences(): string[] {
@@ -261,7 +268,7 @@ class Failures {
 
   log(): void {
     for (const [step, { count, first, facts }] of this.#steps)
-      this.#logger.warn({ err: first, failed: count, ...facts }, `${STEPS[step]}; retrying in the next round`)
+      this.#logger.warn({ err: first, failed: count, ...facts }, `${STEPS[step]}; retrying`)
   }
 }
 
