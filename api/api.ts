@@ -219,19 +219,14 @@ async function startDeviceParts(life: Lifecycle, options: ApiOptions, { identity
     const value = await startMessages({ ...shared, history, hasRoom, canCommit, processes, signal })
     return { value, stop: () => value.close() }
   })
-  const archive = options.archive ?? readConfig(ARCHIVE_SETTINGS, {})
-  const { url, afterMs } = archive
-  if (url !== undefined) {
-    await life.start('archive', async () => {
-      const value = await startArchiver({ database, logger, url, afterMs })
-      return { value, stop: () => value.stop() }
-    })
-  } else {
-    // Only alerts need it: a start does not depend on it.
-    await forgetArchiveRounds(database.db).catch((error: unknown) =>
-      logger.warn({ err: error }, 'failed to forget the last round of the archive; its alerts may fire'),
-    )
-  }
+  const { url, afterMs } = options.archive ?? readConfig(ARCHIVE_SETTINGS, {})
+  await life.start('archive', async () => {
+    const value =
+      url === undefined
+        ? forgetArchiveRounds({ database, logger })
+        : await startArchiver({ database, logger, url, afterMs })
+    return { value, stop: () => value.stop() }
+  })
   const fullDomains = createFullDomains(database, identity.quotas, logger)
   const provisioning = await life.start('provisioning', async () => {
     const value = await startProvisioning({

@@ -72,7 +72,7 @@ const DatabaseHealth = Type.Object(
         {
           succeeded_at: Type.String({
             format: 'date-time',
-            description: 'When a round last succeeded, or when the first one began',
+            description: 'When the copy last made progress without a failure, or when the first round began',
           }),
           failure: Type.Optional(
             Type.String({ description: 'What failed in the last round, which is repeated; absent: nothing did' }),

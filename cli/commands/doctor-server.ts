@@ -234,7 +234,7 @@ function checkHistory(found: Record<string, unknown>, print: Print): void {
   if (daysSince(succeeded) > MAX_ROUND_DAYS)
     return print({
       verdict: 'error',
-      what: `history: no round has ended since ${plainText(succeeded)}`,
+      what: `history: the copy has made no progress since ${plainText(succeeded)}`,
       hint: `check that the folder of SKEIN_ARCHIVE_URL answers: ${hint}`,
     })
   if (Number(behind ?? 0) > MAX_BEHIND_SECONDS)

@@ -125,7 +125,7 @@ it.each([
 
 it.each([
   [{ failure: 'the store failed: it is full (ENOSPC, write)' }, 'error', 'history: the store failed: it is full'],
-  [{ succeeded_at: daysAgo(0.1) }, 'error', 'history: no round has ended since '],
+  [{ succeeded_at: daysAgo(0.1) }, 'error', 'history: the copy has made no progress since '],
   [{ behind_seconds: 90_000 }, 'warning', 'history: the copy is 25 hours behind'],
   [{ overdue_files: 2 }, 'warning', 'history: 2 files could not be deleted'],
   [{}, 'ok', 'history: records were last copied at '],

@@ -27,6 +27,7 @@ const round = await archiveOnce(
     url: values.url ?? '',
     afterMs: 3_600_000,
     graceSeconds: -1,
+    confirmMs: 0,
     ...(values.limits === undefined
       ? {}
       : { limits: JSON.parse(values.limits) as { records: number; storedBytes: number } }),

@@ -71,16 +71,23 @@ export async function moveArrivals({ database }: Pick<TestApi, 'database'>, week
   })
 }
 
-/** A round of the archiver, whatever age the records have beyond an hour. */
-export async function archive(
+/**
+ * A round of the archiver, whatever age the records have beyond an hour. A process trusts its folder at once here. Undefined when the round
+ * waits, or another process has the lock.
+ */
+export function tryArchive(
   { database }: Pick<TestApi, 'database'>,
   url: string,
   options: Partial<ArchiverOptions> = {},
-): Promise<Round> {
-  const round = await archiveOnce(
-    { database, logger: silentLogger, url, afterMs: HOUR_MS, ...options },
+): Promise<Round | undefined> {
+  return archiveOnce(
+    { database, logger: silentLogger, url, afterMs: HOUR_MS, confirmMs: 0, ...options },
     new AbortController().signal,
   )
+}
+
+export async function archive(...given: Parameters<typeof tryArchive>): Promise<Round> {
+  const round = await tryArchive(...given)
   if (round === undefined) throw new Error('another process holds the lock of the archive')
   return round
 }

@@ -7,6 +7,7 @@ import { parquetMetadata } from 'hyparquet'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Plant } from './support.ts'
 import { startPlant } from './support.ts'
+import { archiveState } from '../../api/messages/archive/index.ts'
 import { conditionOf, piecesOf } from '../../api/messages/archive/pieces.ts'
 import { archive, dataFilesOf, filesBelow, moveArrivals, newArchiveFolder, rowsOfFile } from './archive-support.ts'
 import type { ArchiveFolder } from './archive-support.ts'
@@ -434,6 +435,20 @@ test('a folder without its file `owner` is not written to, and an empty one begi
   await archive(plant.api, folder.url, { graceSeconds: -1 })
   expect(readFileSync(foreign, 'utf8')).toBe('of the operator')
   await rm(foreign)
+})
+
+test('where the files of another domain lie is told to operators alone', async () => {
+  const { pool } = plant.api.database
+  await pool.query(`UPDATE archive_tables SET location = replace(location, 'file:///', 'file:///old/')`)
+  await expect(archive(plant.api, folder.url)).rejects.toThrow('not below SKEIN_ARCHIVE_URL')
+  const seen = (await plant.owner.call('GET', `/${plant.domainId}/history`)).json<{ failure: string }>()
+  expect(seen.failure).toContain('not below SKEIN_ARCHIVE_URL')
+  expect(seen.failure).not.toContain('file:')
+  const state = await archiveState(plant.api.database.db)
+  expect(state?.failure).toContain(`file:///old${folder.path}/${plant.domainId}/records`)
+  await pool.query(`UPDATE archive_tables SET location = replace(location, 'file:///old/', 'file:///')`)
+  await archive(plant.api, folder.url)
+  expect(await archiveState(plant.api.database.db)).toMatchObject({ failure: null })
 })
 
 test('expired ranges and removed domains leave nothing behind', async () => {

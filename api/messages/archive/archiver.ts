@@ -16,13 +16,15 @@ import { auditArchive } from './audit.ts'
 import type { Audit } from './audit.ts'
 import { exportRange } from './export-range.ts'
 import type { ExportedRange } from './export-range.ts'
-import { isStoreExhausted, removeFile, storeFailure } from './file-store.ts'
+import { isHiddenFromGroup, isStoreExhausted, removeFile, storeFailure } from './file-store.ts'
 import { ARCHIVE_METRICS } from './metrics.ts'
-import { TAKEOVER_MS, claimFolder } from './ownership.ts'
-import type { OwnerMemory } from './ownership.ts'
+import { CONFIRM_MS, RENEW_MS, TAKEOVER_MS, claimFolder, keepFolder } from './ownership.ts'
+import type { KeptFolder, OwnerMemory } from './ownership.ts'
 import { PIECE_LIMITS } from './pieces.ts'
 import type { PieceLimits } from './pieces.ts'
 import {
+  ARCHIVE_LOCK,
+  beginRound,
   deleteFiles,
   deleteOldPlans,
   deleteRanges,
@@ -41,9 +43,10 @@ import {
   markExported,
   markRemovedChannels,
   removeTable,
+  storeProgress,
   storeRound,
 } from './repository.ts'
-import type { DueRange } from './repository.ts'
+import type { DueRange, RangeKey } from './repository.ts'
 import { commitSnapshot } from './table-commit.ts'
 import type { Step } from './table-commit.ts'
 
@@ -53,7 +56,8 @@ const MAX_EXPORTING_MS = 10 * 60 * 1000
 const FIRST_PAUSE_MS = 30_000
 const CONNECTION_NAME = 'skein archive'
 const EXPORT_CONNECTION_NAME = 'skein archive export'
-const ARCHIVE_LOCK = 0x5ce1_002a
+/** A store that does not answer for longer must not hold the snapshot, and with it the vacuum of all tables. */
+const EXPORT_SILENCE_MS = 600_000
 /** No transaction that stores messages takes longer, so a range that closed so long ago gets no more of them. */
 const MIN_AFTER_MS = 3_600_000
 /** Readers that began with an earlier snapshot read its files for this long. */
@@ -61,10 +65,14 @@ const GRACE_SECONDS = 86_400
 /** Late removals of channels are looked at in each round: their transaction may have taken long. The audit finds all others. */
 const REMOVALS_SECONDS = 2 * 86_400
 const AUDIT_MS = 86_400_000
+/** An audit looks at every file: one that failed is not repeated in each round. */
+const AUDIT_RETRY_MS = 3_600_000
 const EXPIRED_RANGES = 1000
 const SWEPT_FILES = 1000
 /** Domains of one turn. */
 const DUE_DOMAINS = 100
+/** Failed ranges after which a domain is left out of a round: one of them may fail alone. */
+const MAX_FAILED_RANGES = 3
 
 export type ArchiverOptions = {
   database: Database
@@ -78,12 +86,22 @@ export type ArchiverOptions = {
   intervalMs?: number
   firstPauseMs?: number
   takeoverMs?: number
+  confirmMs?: number
+  renewMs?: number
+  exportSilenceMs?: number
   limits?: PieceLimits
   /** What one process remembers between its rounds. */
   memory?: ArchiverMemory
 }
 
-export type ArchiverMemory = OwnerMemory & { auditedMs?: number }
+export type ArchiverMemory = OwnerMemory & {
+  /** When the next audit is due, and what failed in the last one. */
+  audit?: { dueMs: number; error?: unknown }
+  /** Whether the log has said that the group of the folder cannot read it. */
+  isHiddenLogged?: boolean
+  /** Domains whose exports found the store full. */
+  filling?: Set<number>
+}
 
 /** `audit` is absent when none was due. `failures`: what could not be done, in the words of the first of each step. */
 export type Round = {
@@ -96,8 +114,8 @@ export type Round = {
 }
 
 /**
- * One round: expiry, plans, exports until none is due, the sweep, and once a day the audit. Undefined while another process holds the lock.
- * Rejects when nothing could be done.
+ * One round: expiry, plans, exports until none is due, the sweep, and once a day the audit. Undefined while another process holds the lock, or
+ * while it is not known whose folder it is. Rejects when nothing could be done.
  */
 export async function archiveOnce(options: ArchiverOptions, signal: AbortSignal): Promise<Round | undefined> {
   const { database } = options
@@ -108,15 +126,18 @@ export async function archiveOnce(options: ArchiverOptions, signal: AbortSignal)
       ARCHIVE_LOCK,
     ])
     if (rows[0]?.locked !== true) return undefined
+    await beginRound(database.db)
     let round: Round | undefined
     try {
       round = await underLock(options, client, signal)
     } catch (error) {
       signal.throwIfAborted()
-      await storeRound(database.db, described(error))
+      await storeRound(database.db, described(error), detailed(error))
       throw error
     }
-    if (round !== undefined) await storeRound(database.db, round.failures[0])
+    // To wait is no failure.
+    if (round === undefined) await storeProgress(database.db)
+    else await storeRound(database.db, round.failures[0])
     return round
   } finally {
     await client.end()
@@ -130,14 +151,55 @@ function described(error: unknown): string {
   return error instanceof ServiceError ? error.message : 'a step failed; the log of the platform has its error'
 }
 
+/** For operators: users of one domain see neither the folder of the platform nor the ids of other domains. */
+function detailed(error: unknown): string | undefined {
+  if (!(error instanceof ServiceError) || error.context === undefined) return undefined
+  const facts = Object.entries(error.context).map(([name, value]) => `${name} ${String(value)}`)
+  return `${error.message} (${facts.join(', ')})`
+}
+
 async function underLock(options: ArchiverOptions, client: pg.Client, signal: AbortSignal): Promise<Round | undefined> {
-  const { database, url, logger, afterMs, atStep = async () => undefined, memory = {} } = options
-  const { graceSeconds = GRACE_SECONDS, takeoverMs = TAKEOVER_MS, limits = PIECE_LIMITS } = options
-  if (await mustWait(database.db, url)) return undefined
-  const isTakenOver = await claimFolder(database.db, url, { memory, takeoverMs })
-  if (isTakenOver) delete memory.auditedMs
+  const { database, url, logger, memory = {} } = options
+  const { takeoverMs = TAKEOVER_MS, confirmMs = CONFIRM_MS, renewMs = RENEW_MS } = options
+  const { hasOlder, elsewhere } = await findObstacles(database.db, url)
+  // They may be the files of the installation that this one is a copy of.
+  if (elsewhere !== null)
+    throw new ServiceError(
+      'invalid_state',
+      'the archive has a table that is not below SKEIN_ARCHIVE_URL: nothing is copied or removed',
+      { context: { table: elsewhere, folder: url } },
+    )
+  const claim = await claimFolder(database.db, url, { memory, takeoverMs, confirmMs })
+  if (claim === 'waits') {
+    logger.info('the archive waits until its folder is known to belong to this installation, for 20 minutes at most')
+    return undefined
+  }
+  if (claim === 'taken over') delete memory.audit
+  // An older node deletes records without counting the change of their range.
+  if (hasOlder) return undefined
+  const folder = keepFolder(database.db, url, renewMs)
+  try {
+    return await inFolder(options, client, folder, AbortSignal.any([signal, folder.signal]))
+  } finally {
+    await folder.stop()
+  }
+}
+
+async function inFolder(
+  options: ArchiverOptions,
+  client: pg.Client,
+  { check }: KeptFolder,
+  signal: AbortSignal,
+): Promise<Round> {
+  const { database, url, logger, afterMs, memory = {} } = options
+  const { graceSeconds = GRACE_SECONDS, limits = PIECE_LIMITS, exportSilenceMs = EXPORT_SILENCE_MS } = options
   const failures = new Failures(logger)
-  const deps = { database, now: () => Date.now(), atStep, signal, client, limits, failures }
+  const atStep = async (step: Step) => {
+    if (step === 'data file written' && failures.sentences.length === 0) await storeProgress(database.db)
+    await options.atStep?.(step)
+  }
+  const shared = { database, logger, memory, atStep, signal, check, client, limits, exportSilenceMs, failures }
+  const deps = { ...shared, now: () => Date.now() }
   for (const domainKey of await findGone(database.db)) await database.transaction((tx) => removeTable(tx, domainKey))
   // What is deleted first makes room for what is copied.
   const kept = new Set<number>()
@@ -145,15 +207,15 @@ async function underLock(options: ArchiverOptions, client: pg.Client, signal: Ab
   const expired = await expire(deps, url)
   await markRemovedChannels(over(client), REMOVALS_SECONDS)
   let audit: Audit | undefined
-  if (monotonicMs() - (memory.auditedMs ?? -Infinity) > AUDIT_MS) {
+  if (monotonicMs() >= (memory.audit?.dueMs ?? -Infinity)) {
     const outcome = await failures.collect('audit', { signal }, () =>
       auditArchive({ ...deps, reader: over(client), url, graceSeconds }),
     )
     if ('value' in outcome) {
       audit = outcome.value
-      memory.auditedMs = monotonicMs()
-    }
-  }
+      memory.audit = { dueMs: monotonicMs() + AUDIT_MS }
+    } else memory.audit = { dueMs: monotonicMs() + AUDIT_RETRY_MS, error: outcome.error }
+  } else if (memory.audit?.error !== undefined) failures.add('audit', memory.audit.error, {})
   await plan(deps, Math.max(afterMs, MIN_AFTER_MS) / 1000)
   const done = await exportDue(deps, url)
   const deletedFiles = before + (await sweep(deps, graceSeconds, kept))
@@ -189,11 +251,15 @@ class Failures {
       return { value: await work() }
     } catch (error) {
       signal.throwIfAborted()
-      const { count, first } = this.#steps.get(step) ?? { count: 0, first: error }
-      this.#steps.set(step, { count: count + 1, first, facts: this.#steps.get(step)?.facts ?? facts })
+      this.add(step, error, facts)
       ARCHIVE_METRICS.failures.add({ step })
       return { error }
     }
+  }
+
+  add(step: FailingStep, error: unknown, facts: object): void {
+    const known = this.#steps.get(step) ?? { count: 0, first: error, facts }
+    this.#steps.set(step, { ...known, count: known.count + 1 })
   }
 
   get sentences(): string[] {
@@ -202,31 +268,22 @@ class Failures {
 
   log(): void {
     for (const [step, { count, first, facts }] of this.#steps)
-      this.#logger.warn({ err: first, failed: count, ...facts }, `${STEPS[step]}; retrying in the next round`)
+      this.#logger.warn({ err: first, failed: count, ...facts }, `${STEPS[step]}; retrying`)
   }
-}
-
-/**
- * An older node deletes records without counting the change of their range. Throws `invalid_state` if the files are elsewhere: they may be those
- * of the installation that this one is a copy of.
- */
-async function mustWait(db: Queryable, url: string): Promise<boolean> {
-  const { hasOlder, elsewhere } = await findObstacles(db, url)
-  if (elsewhere !== null)
-    throw new ServiceError(
-      'invalid_state',
-      `the archive has a table at ${elsewhere}, which is not below SKEIN_ARCHIVE_URL (${url}): nothing is copied or removed`,
-    )
-  return hasOlder
 }
 
 type RoundDeps = {
   database: Database
+  logger: Logger
+  memory: ArchiverMemory
   client: pg.Client
   now: () => number
   atStep: (step: Step) => Promise<void>
   signal: AbortSignal
+  /** Rejects, and ends the round, when the folder is gone. */
+  check: () => Promise<void>
   limits: PieceLimits
+  exportSilenceMs: number
   failures: Failures
 }
 
@@ -292,19 +349,25 @@ async function plan({ database, client, signal, atStep }: RoundDeps, afterSecond
 }
 
 async function exportDue(deps: RoundDeps, url: string): Promise<{ exported: number; failed: number }> {
-  const { signal, failures } = deps
+  const { signal, failures, memory } = deps
   let exported = 0
   const deadlineMs = monotonicMs() + MAX_EXPORTING_MS
-  // A domain whose export fails is left out until the next round, so that the others go on.
-  const failed = new Set<number>()
+  // A range that fails is left out until the next round, so that the others go on.
+  const failed: RangeKey[] = []
+  // A domain that fills the store ends the round, so it is the last one of the next round.
+  const last = (memory.filling ??= new Set())
   for (;;) {
-    const due = (await findDue(deps.database.db, DUE_DOMAINS + failed.size)).filter(
-      ({ domainKey }) => !failed.has(domainKey),
+    const withoutDomains = [...Map.groupBy(failed, ({ domainKey }) => domainKey)].flatMap(([domainKey, ranges]) =>
+      ranges.length < MAX_FAILED_RANGES ? [] : [domainKey],
     )
-    if (due.length === 0) return { exported, failed: failed.size }
+    const due = await findDue(deps.database.db, { failed, withoutDomains, last: [...last], limit: DUE_DOMAINS })
+    if (due.length === 0) {
+      last.clear()
+      return { exported, failed: failed.length }
+    }
     for (const range of due) {
       signal.throwIfAborted()
-      if (monotonicMs() > deadlineMs) return { exported, failed: failed.size }
+      if (monotonicMs() > deadlineMs) return { exported, failed: failed.length }
       const facts = { signal, domain_key: range.domainKey, range: range.from }
       const outcome = await failures.collect('export', facts, () =>
         commitOrDiscard(deps, range.domainKey, () => exportOne(deps, url, range)),
@@ -313,9 +376,12 @@ async function exportDue(deps: RoundDeps, url: string): Promise<{ exported: numb
         exported += 1
         continue
       }
-      failed.add(range.domainKey)
+      failed.push(range)
       // It fails for all domains: each would fill it again.
-      if (isStoreExhausted(outcome.error)) return { exported, failed: failed.size }
+      if (isStoreExhausted(outcome.error)) {
+        last.add(range.domainKey)
+        return { exported, failed: failed.length }
+      }
       // A broken connection has lost the lock as well.
       await deps.client.query('SELECT')
     }
@@ -323,7 +389,7 @@ async function exportDue(deps: RoundDeps, url: string): Promise<{ exported: numb
 }
 
 async function exportOne(deps: RoundDeps, url: string, range: DueRange): Promise<void> {
-  const { database, client } = deps
+  const { database, client, logger, memory, exportSilenceMs } = deps
   const startedMs = monotonicMs()
   const table = await ensureTable(database.db, range.domainKey, url)
   // Read before the records: a later change is counted above it, and the range is exported again.
@@ -332,6 +398,7 @@ async function exportOne(deps: RoundDeps, url: string, range: DueRange): Promise
   const channels = await findChannelsIn(over(client), range.domainKey, range.leaf)
   // A connection of its own: when the export fails in the middle of a copy, it is closed.
   const reader = await database.dedicated(EXPORT_CONNECTION_NAME)
+  database.limitSilence(reader, exportSilenceMs, () => true)
   let copied: ExportedRange
   try {
     copied = await exportRange({ ...deps, client: reader }, table, range, channels)
@@ -341,6 +408,10 @@ async function exportOne(deps: RoundDeps, url: string, range: DueRange): Promise
   const { files, records, channelKeys } = copied
   const mark = (tx: Queryable) => markExported(tx, { ...range, changes }, { records, channelKeys })
   if (!(await commitSnapshot(deps, table, { ranges: [range], added: files }, mark))) await mark(database.db)
+  else if (memory.isHiddenLogged !== true && (await isHiddenFromGroup(table.location))) {
+    memory.isHiddenLogged = true
+    logger.warn({ path: table.location }, 'the umask hides the archive from the group of its folder; set it to 027')
+  }
   ARCHIVE_METRICS.exports.add({})
   ARCHIVE_METRICS.exportedRecords.add({}, records)
   ARCHIVE_METRICS.exportSeconds.add({}, (monotonicMs() - startedMs) / 1000)
@@ -348,7 +419,7 @@ async function exportOne(deps: RoundDeps, url: string, range: DueRange): Promise
 
 /** `kept`: files that this round could not delete. */
 async function sweep(
-  { database, signal, atStep, failures }: RoundDeps,
+  { database, signal, check, atStep, failures }: RoundDeps,
   graceSeconds: number,
   kept: Set<number>,
 ): Promise<number> {
@@ -358,6 +429,7 @@ async function sweep(
     const last = files.at(-1)
     if (last === undefined) return deleted
     afterKey = last.key
+    await check()
     const gone: number[] = []
     for (const { key, path } of files) {
       if (kept.has(key)) continue

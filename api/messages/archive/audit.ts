@@ -30,6 +30,8 @@ export type AuditDeps = {
   url: string
   graceSeconds: number
   now: () => number
+  /** Rejects when the folder is gone. */
+  check: () => Promise<void>
   signal: AbortSignal
 }
 
@@ -43,7 +45,7 @@ export async function auditArchive(deps: AuditDeps): Promise<Audit> {
   return { removedChannels, damagedFiles, unknownFiles }
 }
 
-async function checkFiles({ database, signal }: AuditDeps, failed: unknown[]): Promise<number> {
+async function checkFiles({ database, check, signal }: AuditDeps, failed: unknown[]): Promise<number> {
   const { db } = database
   let damaged = 0
   const damagedDomains = new Set<number>()
@@ -61,6 +63,7 @@ async function checkFiles({ database, signal }: AuditDeps, failed: unknown[]): P
         failed.push(error)
         continue
       }
+      await check()
       if (!(await isStillLive(database, file))) continue
       damaged += 1
       const { domainKey, retentionDays, from } = file
@@ -83,7 +86,7 @@ async function isStillLive({ db }: Database, { key }: CheckedFile): Promise<bool
  * who read what they belonged to.
  */
 async function removeUnknown(
-  { database, url, graceSeconds, now, signal }: AuditDeps,
+  { database, url, graceSeconds, now, check, signal }: AuditDeps,
   failed: unknown[],
 ): Promise<number> {
   let removed = 0
@@ -91,6 +94,7 @@ async function removeUnknown(
   const look = async () => {
     const unknown = paths.length === 0 ? [] : await findUnknown(database.db, paths)
     paths = []
+    if (unknown.length > 0) await check()
     for (const path of unknown) {
       signal.throwIfAborted()
       try {

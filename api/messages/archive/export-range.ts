@@ -14,8 +14,12 @@ import type { NewDataFile, Step } from './table-commit.ts'
 
 /** Channels that are divided into pieces at once. */
 const CHANNELS_AT_ONCE = 50
-/** What a statement may hold in memory, whatever the server allows: most pieces fit, and a larger one is sorted on disk. */
-const BOUNDED = "SET work_mem = '64MB'; SET max_parallel_workers_per_gather = 0"
+/**
+ * What a statement may hold in memory, whatever the server allows: most pieces fit, and a larger one is sorted on disk. The transaction is idle
+ * while a file goes to a slow disk.
+ */
+const BOUNDED =
+  "SET work_mem = '64MB'; SET max_parallel_workers_per_gather = 0; SET idle_in_transaction_session_timeout = '10min'"
 /** A file is closed when it has one of both. */
 const MAX_FILE_BYTES = 128 * 1024 * 1024
 const MAX_FILE_ROWS = 10_000_000
@@ -30,6 +34,7 @@ export type ExportDeps = {
   client: pg.Client
   atStep: (step: Step) => Promise<void>
   signal: AbortSignal
+  check: () => Promise<void>
   limits: PieceLimits
 }
 
@@ -48,6 +53,7 @@ export async function exportRange(
     if (open !== undefined) return parquet as ParquetFiles
     const path = `${table.location}/data/arrived_month=${monthText(range.month)}/${randomUUID()}.parquet`
     const key = await insertFile(deps.database.db, table.domainKey, 'data', path)
+    await deps.check()
     await createFolderOf(path)
     parquet ??= new ParquetFiles()
     await parquet.open(pathOf(path))

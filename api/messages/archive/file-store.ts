@@ -1,6 +1,6 @@
 /**
- * Files of the archive in a folder, by URL. Modes do not depend on the umask of the process: the owner writes, the group of the folder reads,
- * others have no access.
+ * Files of the archive in a folder, by URL. The owner writes, the group of the folder reads, others have no access. The umask does not matter,
+ * except in a folder with the set-group-id bit.
  */
 import { chmod, mkdir, open, opendir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
@@ -24,9 +24,17 @@ export async function createFolderOf(url: string): Promise<void> {
   const first = await mkdir(folder, { recursive: true, mode: FOLDER_MODE })
   if (first === undefined) return
   for (let path = folder; path.length >= first.length; path = dirname(path)) {
-    await chmod(path, FOLDER_MODE | ((await stat(path)).mode & SET_GROUP))
+    const { mode } = await stat(path)
+    // A change of the mode clears the set-group-id bit for who is not in the group, and systemd's RestrictSUIDSGID refuses to set it.
+    if ((mode & SET_GROUP) === 0 && (mode & 0o777) !== FOLDER_MODE) await chmod(path, FOLDER_MODE)
     await syncPath(dirname(path))
   }
+}
+
+/** Whether the umask has hidden the folder from the group that its set-group-id bit gives it to. */
+export async function isHiddenFromGroup(url: string): Promise<boolean> {
+  const { mode } = await stat(pathOf(url))
+  return (mode & SET_GROUP) !== 0 && (mode & FOLDER_MODE) !== FOLDER_MODE
 }
 
 /** Writes a new file; it is durable afterwards. Rejects when it exists. */
@@ -49,11 +57,27 @@ async function write(path: string, bytes: Uint8Array, flag: 'w' | 'wx'): Promise
 
 /** Replaces a small file whole. Only one process writes it. */
 export async function replaceFile(url: string, text: string): Promise<void> {
-  await createFolderOf(url)
-  const path = pathOf(url)
-  await write(`${path}.new`, Buffer.from(text), 'w')
-  await rename(`${path}.new`, path)
-  await syncFolderOf(url)
+  const [path, bytes] = [pathOf(url), Buffer.from(text)]
+  try {
+    await createFolderOf(url)
+    await write(`${path}.new`, bytes, 'w')
+    await rename(`${path}.new`, path)
+    await syncFolderOf(url)
+  } catch (error) {
+    if (!isStoreExhausted(error) || (await sizeOf(url)) !== bytes.length) throw error
+    await overwrite(path, bytes)
+  }
+}
+
+/** A full store has no room for a second file, and needs none for bytes that are replaced where they are. */
+async function overwrite(path: string, bytes: Uint8Array): Promise<void> {
+  const file = await open(path, 'r+')
+  try {
+    await file.write(bytes, 0, bytes.length, 0)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
 }
 
 /** The text of a small file; undefined: there is none. */
@@ -127,7 +151,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EIO: 'its device reports errors',
 }
 
-/** Of an error of a file: the connections of a database have such codes too. */
+/** Of an error of a file. */
 const OF_FILES = new Set([
   'access',
   'chmod',
@@ -138,21 +162,22 @@ const OF_FILES = new Set([
   'mkdir',
   'open',
   'opendir',
-  'read',
   'rename',
   'rm',
   'scandir',
   'stat',
   'unlink',
-  'write',
 ])
+/** Of a socket too, such as a connection to the database: then it is one of a file if files alone fail in this way. */
+const OF_BOTH = new Set(['read', 'write'])
 
 const EXHAUSTED = new Set(['ENOSPC', 'EDQUOT', 'EROFS', 'ESTALE', 'EIO'])
 
 function errorOfFile(error: unknown): { code: string; syscall: string } | undefined {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     const { code, syscall } = cause as NodeJS.ErrnoException
-    if (code !== undefined && syscall !== undefined && OF_FILES.has(syscall)) return { code, syscall }
+    if (code === undefined || syscall === undefined) continue
+    if (OF_FILES.has(syscall) || (OF_BOTH.has(syscall) && code in REASONS)) return { code, syscall }
   }
   return undefined
 }

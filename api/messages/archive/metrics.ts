@@ -29,7 +29,7 @@ export const ARCHIVE_METRICS = defineMetrics('Archive', {
   ),
   roundAgeSeconds: gauge(
     'skein_archive_round_age_seconds',
-    'Time since a round in which nothing failed. Absent while no node copies records',
+    'Time since the copy made progress without a failure. Absent while no node copies records',
     { aggregator: 'max' },
   ),
   exports: counter('skein_archive_exports_total', 'Ranges that were copied to the archive'),

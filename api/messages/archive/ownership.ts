@@ -1,59 +1,130 @@
 /**
  * One installation writes to a folder. Each round writes a new word into the database and then into the file `owner`. A copy of an
  * installation, and one whose database was restored, have an older word: they wait for as long as the word changes, because another
- * installation changes it then.
+ * installation changes it then. A copy that has just been made has the same word, so a process trusts a word that it knows only when it has
+ * seen that this database follows it.
  */
 import { randomUUID } from 'node:crypto'
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { startPeriodicRounds } from '#core/rounds.ts'
 import { monotonicMs } from '#core/time.ts'
-import { isStoreExhausted, readText, replaceFile } from './file-store.ts'
+import { readText, replaceFile } from './file-store.ts'
 import { findOwner, hasTables, storeOwner } from './repository.ts'
+import type { OwnerWords } from './repository.ts'
 
-/** Six rounds of another installation. Measured by this process, so that no clock matters. */
+/** What a word of another installation must not have changed for. Measured by this process, so that no clock matters. */
 export const TAKEOVER_MS = 3_600_000
+/** The same for a known word: longer than two pauses between the words of the installation, whose copy this one may be. */
+export const CONFIRM_MS = 1_200_000
+/** A round may take hours. */
+export const RENEW_MS = 300_000
 const FILE = 'owner'
-const WORD = /^[0-9a-f-]{36}$/
 
-/** What a process has seen of the word of another installation. */
-export type ForeignOwner = { word: string; sinceMs: number }
 /** What a process remembers from round to round. */
-export type OwnerMemory = { foreign?: ForeignOwner | undefined }
+export type OwnerMemory = {
+  /** What the file had when it was last seen to change, the word of the database at that time, and since when. */
+  seen?: { text: string; word: string | undefined; sinceMs: number } | undefined
+  /** Whether the words of the database are those of the installation that writes to the folder. */
+  isConfirmed?: boolean
+}
 
-/** Throws `unavailable` while the folder may belong to another installation. True when it was taken over: files in it may be unknown. */
+export type Pauses = { takeoverMs: number; confirmMs: number }
+
+/**
+ * Throws `unavailable` while the folder may belong to another installation. `waits`: it may be that of the installation that this one is a
+ * copy of. `taken over`: files in it may be unknown.
+ */
 export async function claimFolder(
   db: Queryable,
   url: string,
-  { memory, takeoverMs }: { memory: OwnerMemory; takeoverMs: number },
-): Promise<boolean> {
-  const known = await findOwner(db)
-  const text = (await readText(`${url}/${FILE}`))?.trim()
-  const isKnown = text !== undefined && (text === known?.word || text === known?.earlier)
+  { memory, takeoverMs, confirmMs }: Pauses & { memory: OwnerMemory },
+): Promise<'waits' | 'own' | 'taken over'> {
+  const { text, known, isKnown } = await lookAt(db, url)
+  if (text === undefined && known !== undefined && (await hasTables(db))) throw missingOwner(url)
+  if (!isKnown) memory.isConfirmed = false
   // An operator who empties the file begins again in the folder.
-  const isGiven = text === ''
-  if (text === undefined && known !== undefined && (await hasTables(db)))
-    throw new ServiceError(
-      'unavailable',
-      `the archive ${url} has no file ${FILE}, which this installation wrote: the folder is not mounted, or not shared by all nodes. To begin again in it, create the file empty`,
-    )
-  if (text !== undefined && !isKnown && !isGiven) {
-    const { foreign } = memory
-    if (foreign?.word !== text) memory.foreign = { word: text, sinceMs: monotonicMs() }
-    if (monotonicMs() - (memory.foreign?.sinceMs ?? 0) < takeoverMs)
-      throw new ServiceError(
-        'unavailable',
-        `the archive ${url} was last written by another installation, or by this one before its database was restored. Copying begins when its file ${FILE} has not changed for an hour. A copy of an installation needs another SKEIN_ARCHIVE_URL`,
-      )
+  if (text !== undefined && text !== '' && memory.isConfirmed !== true) {
+    const { seen } = memory
+    // Another node of this installation has written both: nobody writes to the database of a copy.
+    const isRenewed = text === known?.word && seen !== undefined && seen.word !== text
+    if (seen?.text !== text) memory.seen = { text, word: known?.word, sinceMs: monotonicMs() }
+    const isStill = monotonicMs() - (memory.seen?.sinceMs ?? 0) >= (isKnown ? confirmMs : takeoverMs)
+    if (!isStill && !isRenewed) {
+      if (isKnown) return 'waits'
+      throw foreignOwner(url)
+    }
   }
-  memory.foreign = undefined
-  const word = randomUUID()
-  // What the file has until it is replaced: a process that ends in between is known again.
-  await storeOwner(db, { word, earlier: text !== undefined && WORD.test(text) ? text : null })
-  try {
-    await replaceFile(`${url}/${FILE}`, `${word}\n`)
-  } catch (error) {
-    // A full folder needs its sweep, and the word that it has is known.
-    if (!isKnown || !isStoreExhausted(error)) throw error
-  }
-  return !isKnown && text !== undefined
+  await writeWord(db, url, isKnown && text !== undefined ? text : null)
+  memory.isConfirmed = true
+  memory.seen = undefined
+  return isKnown || text === undefined ? 'own' : 'taken over'
 }
+
+export type KeptFolder = {
+  /** Aborted with an error when the folder is gone, or is not that of this installation any more. */
+  readonly signal: AbortSignal
+  /** Looks at it now. Call it before anything is concluded from a file that is missing, and before folders are created. */
+  check(): Promise<void>
+  stop(): Promise<void>
+}
+
+/** Goes on writing words to a claimed folder, so that nobody takes over what a long round works on. */
+export function keepFolder(db: Queryable, url: string, renewMs: number): KeptFolder {
+  const lost = new AbortController()
+  const look = async () => {
+    const { text, isKnown } = await lookAt(db, url)
+    if (text === undefined) throw missingOwner(url)
+    if (!isKnown) throw foreignOwner(url)
+    return text
+  }
+  const renewals = startPeriodicRounds({
+    firstPauseMs: renewMs,
+    pauseMs: renewMs,
+    round: async () => await writeWord(db, url, await look()),
+    onFailure: (error) => lost.abort(error),
+  })
+  return {
+    signal: lost.signal,
+    async check() {
+      try {
+        await look()
+      } catch (error) {
+        lost.abort(error)
+        throw error
+      }
+    },
+    stop: () => renewals.stop(),
+  }
+}
+
+/** The file is read first: a word is in the database before it is in the file. */
+async function lookAt(
+  db: Queryable,
+  url: string,
+): Promise<{ text: string | undefined; known: OwnerWords | undefined; isKnown: boolean }> {
+  const text = (await readText(`${url}/${FILE}`))?.trim()
+  const known = await findOwner(db)
+  return { text, known, isKnown: text !== undefined && (text === known?.word || text === known?.earlier) }
+}
+
+/** `earlier` is what the file has, if that word is known: a process that ends before the file is written is known again. */
+async function writeWord(db: Queryable, url: string, earlier: string | null): Promise<void> {
+  const word = randomUUID()
+  await storeOwner(db, { word, earlier })
+  await replaceFile(`${url}/${FILE}`, `${word}\n`)
+}
+
+const missingOwner = (url: string) =>
+  new ServiceError(
+    'unavailable',
+    `the archive has no file ${FILE}, which this installation wrote: the folder is not mounted, or not shared by all nodes. To begin again in it, create the file empty`,
+    { context: { folder: url } },
+  )
+
+const foreignOwner = (url: string) =>
+  new ServiceError(
+    'unavailable',
+    `the archive was last written by another installation, or by this one before its database was restored. Copying begins when its file ${FILE} has not changed for an hour. A copy of an installation needs another SKEIN_ARCHIVE_URL`,
+    { context: { folder: url } },
+  )

@@ -85,8 +85,16 @@ export async function insertRanges(
 export type RangeKey = { domainKey: number; retentionDays: number; from: string }
 export type DueRange = RangeKey & { to: string; changes: number; leaf: string; month: number }
 
-/** The first due range of each domain, the domain that waits longest first. */
-export async function findDue(db: Queryable, limit: number): Promise<DueRange[]> {
+/** The range of each domain that waits longest, and the domain that waits longest first; the domains of `last` behind all others. */
+export async function findDue(
+  db: Queryable,
+  {
+    failed,
+    withoutDomains,
+    last,
+    limit,
+  }: { failed: readonly RangeKey[]; withoutDomains: readonly number[]; last: readonly number[]; limit: number },
+): Promise<DueRange[]> {
   const { rows } = await sql<DueRange>`
     SELECT * FROM (
       SELECT DISTINCT ON (r.domain_key) r.domain_key AS "domainKey", r.retention_days::integer AS "retentionDays", r.range_start AS "from",
@@ -96,8 +104,12 @@ export async function findDue(db: Queryable, limit: number): Promise<DueRange[]>
                + extract(month FROM r.range_start AT TIME ZONE 'UTC')::integer - 1 AS month
         FROM archive_ranges r
        WHERE r.exported_changes IS DISTINCT FROM r.changes AND EXISTS (SELECT FROM domains d WHERE d.key = r.domain_key)
-       ORDER BY r.domain_key, r.range_start, r.retention_days) AS first
-     ORDER BY due_at, "domainKey" LIMIT ${limit}`.execute(db)
+         AND r.domain_key <> ALL (${withoutDomains}::bigint[])
+         AND NOT EXISTS (SELECT FROM json_to_recordset(${JSON.stringify(failed)}::json)
+               AS f ("domainKey" bigint, "retentionDays" smallint, "from" timestamptz)
+              WHERE f."domainKey" = r.domain_key AND f."retentionDays" = r.retention_days AND f."from" = r.range_start)
+       ORDER BY r.domain_key, r.due_at, r.range_start, r.retention_days) AS first
+     ORDER BY "domainKey" = ANY (${last}::bigint[]), due_at, "domainKey" LIMIT ${limit}`.execute(db)
   return rows
 }
 
@@ -331,6 +343,8 @@ export async function findUnknown(db: Queryable, paths: readonly string[]): Prom
 /** The word of this installation in the file `owner`, and the one before it. */
 export type OwnerWords = { word: string; earlier: string | null }
 
+/** Held during a round. */
+export const ARCHIVE_LOCK = 0x5ce1_002a
 const OWNER = 'archive_owner'
 const ROUND = 'archive_round'
 
@@ -350,28 +364,50 @@ export async function hasTables(db: Queryable): Promise<boolean> {
   return rows[0]?.found === true
 }
 
-/** How the last round ended. `succeededAt`: the last one in which nothing failed, or the first one. `failure`: what failed in the last one. */
-export type RoundFacts = { endedAt: string; succeededAt: string; failure: string | null }
+/** `succeededAt`: when the copy last made progress without a failure. `failure`: what failed in the last round. */
+export type RoundFacts = { succeededAt: string; failure: string | null }
 
-export async function storeRound(db: Queryable, failure: string | undefined): Promise<void> {
+/** A node copies records, also if its first round never ends. */
+export async function beginRound(db: Queryable): Promise<void> {
   await sql`
-    INSERT INTO installation (name, value) VALUES (${ROUND}, jsonb_build_object('failure', ${failure ?? null}::text, 'succeeded_at', now()))
+    INSERT INTO installation (name, value) VALUES (${ROUND}, jsonb_build_object('failure', NULL, 'succeeded_at', now()))
+    ON CONFLICT (name) DO UPDATE SET updated_at = now()`.execute(db)
+}
+
+/** Rounds may take hours. No progress counts until what failed in the last one has succeeded. */
+export async function storeProgress(db: Queryable): Promise<void> {
+  await sql`
+    UPDATE installation SET updated_at = now(), value = value || jsonb_build_object('succeeded_at', now())
+     WHERE name = ${ROUND} AND value ->> 'failure' IS NULL`.execute(db)
+}
+
+/** `detail` is the failure for operators, if it says more. */
+export async function storeRound(db: Queryable, failure: string | undefined, detail?: string): Promise<void> {
+  await sql`
+    INSERT INTO installation (name, value)
+    VALUES (${ROUND}, jsonb_build_object('failure', ${failure ?? null}::text, 'detail', ${detail ?? null}::text, 'succeeded_at', now()))
     ON CONFLICT (name) DO UPDATE SET updated_at = now(), value = CASE
       WHEN ${failure === undefined} THEN excluded.value ELSE installation.value || (excluded.value - 'succeeded_at') END`.execute(
     db,
   )
 }
 
-/** Nobody copies records any more, so that nobody waits for a round. Nothing is written where nobody did. */
-export async function forgetRound(db: Queryable): Promise<void> {
-  if ((await findRound(db)) === undefined) return
-  await sql`DELETE FROM installation WHERE name = ${ROUND}`.execute(db)
+/** A round begins every ten minutes, and holds the lock for as long as it takes. */
+const FORGOTTEN_AFTER = sql`interval '30 minutes'`
+
+/** Forgets the rounds when no node copies records any more, so that nobody waits for one. */
+export async function forgetRounds(db: Queryable): Promise<void> {
+  await sql`
+    DELETE FROM installation WHERE name = ${ROUND}
+       AND CASE WHEN updated_at < now() - ${FORGOTTEN_AFTER} THEN pg_try_advisory_xact_lock(${ARCHIVE_LOCK}) ELSE false END`.execute(
+    db,
+  )
 }
 
 /** Undefined while no node copies records. */
 export async function findRound(db: Queryable): Promise<RoundFacts | undefined> {
   const { rows } = await sql<RoundFacts>`
-    SELECT updated_at AS "endedAt", (value ->> 'succeeded_at')::timestamptz AS "succeededAt", value ->> 'failure' AS failure
+    SELECT (value ->> 'succeeded_at')::timestamptz AS "succeededAt", value ->> 'failure' AS failure
       FROM installation WHERE name = ${ROUND}`.execute(db)
   return rows[0]
 }
@@ -384,10 +420,11 @@ export type ArchiveState = RoundFacts & {
   roundAgeSeconds: number
 }
 
-/** What an operator watches; undefined while no node copies records. */
+/** What an operator watches, with the detail of a failure; undefined while no node copies records. */
 export async function findState(db: Queryable): Promise<ArchiveState | undefined> {
   const { rows } = await sql<ArchiveState>`
-    SELECT round.updated_at AS "endedAt", (round.value ->> 'succeeded_at')::timestamptz AS "succeededAt", round.value ->> 'failure' AS failure,
+    SELECT (round.value ->> 'succeeded_at')::timestamptz AS "succeededAt",
+           coalesce(round.value ->> 'detail', round.value ->> 'failure') AS failure,
            extract(epoch FROM now() - (round.value ->> 'succeeded_at')::timestamptz)::float8 AS "roundAgeSeconds", due.*,
            (SELECT count(*) FROM archive_files
              WHERE (state = 'removed' AND removed_at < now() - ${OVERDUE}) OR (state = 'writing' AND created_at < now() - ${OVERDUE})) AS "overdueFiles"

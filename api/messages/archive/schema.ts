@@ -23,7 +23,7 @@ export const History = Type.Object(
     exported_at: optionalTime('When a range was last copied'),
     waiting_since: optionalTime('Since when the oldest of the waiting ranges waits'),
     succeeded_at: optionalTime(
-      'When a round of the installation last succeeded, or when the first one began; absent: no node copies records',
+      'When the copy last made progress without a failure, or when the first round began; absent: no node copies records',
     ),
     failure: Type.Optional(
       Type.String({ description: 'What failed in the last round, which is repeated; absent: nothing did' }),

@@ -50,11 +50,17 @@ export type Step =
 /** Avro's library of JavaScript writes integers below 2^53. */
 const MAX_SNAPSHOT_ID = 2 ** 48 - 1
 
-export type TableCommitDeps = { database: Database; now: () => number; atStep: (step: Step) => Promise<void> }
+export type TableCommitDeps = {
+  database: Database
+  now: () => number
+  /** Rejects when the folder is gone. */
+  check: () => Promise<void>
+  atStep: (step: Step) => Promise<void>
+}
 
 /** False when there was nothing to commit. `also` runs in the transaction that moves the pointer. */
 export async function commitSnapshot(
-  { database, now, atStep }: TableCommitDeps,
+  { database, now, check, atStep }: TableCommitDeps,
   table: TableRow,
   { ranges, added }: SnapshotChange,
   also: (tx: Transaction) => Promise<void>,
@@ -67,6 +73,7 @@ export async function commitSnapshot(
   const present = await findDataFiles(db, domainKey, months)
   const replaced = present.filter(isReplaced)
   if (replaced.length === 0 && added.length === 0) return false
+  await check()
 
   const snapshotId = randomInt(1, MAX_SNAPSHOT_ID)
   const sequenceNumber = table.sequenceNumber + 1
