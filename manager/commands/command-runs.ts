@@ -2,6 +2,7 @@
  * Starts the runs of commands that tasks answer, and ends the commands with their results. The run has the id of its command, so a start that is
  * repeated after a kill is the same run. The end is read from the row of the run, which a worker, a stop or a deadline has written.
  */
+import { setImmediate } from 'node:timers/promises'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
@@ -92,6 +93,8 @@ class AnsweringRuns {
   readonly #awaited = new Map<number, () => void>()
   readonly #ended = new Set<number>()
   #marking: NodeJS.Timeout | undefined
+  /** Results are converted one in each turn of the event loop: a large one takes tens of milliseconds. */
+  #turn: Promise<unknown> = Promise.resolve()
 
   constructor(deps: CommandRunsDeps, wake: () => void) {
     this.#deps = deps
@@ -158,8 +161,12 @@ class AnsweringRuns {
       if (runKey !== undefined) this.#awaitEnd(commandKey, runKey)
       return { to: 'again', afterSeconds: FIRST_LOOK_SECONDS, isStarted: true }
     } catch (error) {
-      if (!(error instanceof ServiceError) || isTemporary(error)) {
-        this.#deps.logger.debug({ err: error, task: task.taskId }, 'failed to start the run of a command; retrying')
+      const isKnown = error instanceof ServiceError
+      // `rate_limited`: too many callers wait for what a start needs.
+      if (!isKnown || isTemporary(error) || error.kind === 'rate_limited') {
+        const { logger } = this.#deps
+        const level = isKnown ? 'debug' : 'warn'
+        logger[level]({ err: error, task: task.taskId }, 'failed to start the run of a command; retrying')
         return { to: 'again', afterSeconds: RETRY_SECONDS }
       }
       // Only a pause refuses a run that does not drive its task for the state of the task.
@@ -190,7 +197,9 @@ class AnsweringRuns {
     const bytes = resultBytes ?? 0
     if (results === null && bytes > MAX_RESULT_BYTES) return failed(tooLarge(bytes))
     const { db } = this.#deps.database
-    const result = resultOfRun(resultDigest === null ? results : await readResult(db, { results, resultDigest }))
+    const returned = await readResult(db, { results, resultDigest })
+    await (this.#turn = this.#turn.then(() => setImmediate()))
+    const result = resultOfRun(returned)
     const size = storedBytes(result)
     if (size > MAX_RESULT_BYTES) return failed(tooLarge(size))
     return { to: 'end', status, isDelivered: true, ...(result === undefined ? {} : { result: JSON.stringify(result) }) }
