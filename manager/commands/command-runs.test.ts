@@ -123,6 +123,24 @@ test.each(['rate_limited', 'unavailable', 'timeout'] as const)(
   },
 )
 
+test('a manager awaits the ends of a bounded number of runs', async () => {
+  const awaited = new Set<number>()
+  let most = 0
+  const on = (runKey: number) => {
+    awaited.add(runKey)
+    most = Math.max(most, awaited.size)
+    return () => void awaited.delete(runKey)
+  }
+  const rows = Array.from({ length: 1_500 }, (_, index) => ({
+    state: TASK_STATE.running,
+    deliveredSeconds: 1,
+    runKey: index + 1,
+  }))
+  await look(rows, { endings: { on } })
+  expect(most).toBe(1_000)
+  expect(awaited.size).toBe(0)
+})
+
 test('a start that is refused rejects its command', async () => {
   const startFor = () => Promise.reject(new ServiceError('quota_exceeded', 'the quota is reached'))
   const { statuses, reasons } = await look([{}], { runs: { startFor } })
