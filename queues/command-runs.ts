@@ -5,6 +5,7 @@
  */
 import type { Bus } from '#core/bus/index.ts'
 import { hintQueue, startQueueReader } from '#core/changelog/index.ts'
+import { isOutage } from '#core/database/index.ts'
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -12,8 +13,10 @@ import type { DescribedExport } from '#guests/wasm/index.ts'
 import type { TaskState } from '#proto/index.ts'
 
 const TABLE = 'command_runs'
-/** Rows of one step; the domains of the due rows take turns. */
+/** Rows that are taken together; the domains of the due rows take turns. */
 const MAX_OF_STEP = 50
+/** No more are taken while commands of as many domains are under way. A slow start of one domain delays no command of another. */
+const MAX_DOMAINS = 16
 /** Of the tasks that answer commands of one name, the oldest ones are compared, so that each command costs a bounded time. */
 const MAX_ANSWERING = 100
 /** The oldest due rows that are compared. */
@@ -71,6 +74,7 @@ export async function endedCommandRuns(db: Queryable, commandKeys: readonly numb
 /** A command with its task and its run, as they are now. */
 export type CommandRun = {
   commandKey: number
+  domainKey: number
   id: string
   clientId: string
   name: string
@@ -178,54 +182,81 @@ export function startCommandReader({
     try {
       await settle([one])
     } catch (error) {
-      if (one.fate.to !== 'end' || one.fate.result === undefined) throw error
+      if (isOutage(error) || one.fate.to !== 'end' || one.fate.result === undefined) throw error
       const { status: _status, result: _result, ...fate } = one.fate
       await settle([{ ...one, fate: { ...fate, status: 'failed', reason: 'the result of the task cannot be stored' } }])
     }
   }
 
-  return startQueueReader({
+  async function goOn(commands: readonly CommandRun[]): Promise<void> {
+    const fates = await work(commands)
+    const settled = commands.map(({ commandKey }, index) => ({
+      commandKey,
+      fate: fates[index] ?? { to: 'again' as const, afterSeconds: 1 },
+    }))
+    try {
+      await settle(settled)
+    } catch (error) {
+      // They are taken again.
+      if (isOutage(error)) throw error
+      onError(error)
+      for (const one of settled) await settleAlone(one)
+    }
+  }
+
+  /** What is under way, by the key of its domain. */
+  const busy = new Map<number, Promise<void>>()
+  const reader = startQueueReader({
     database,
     bus,
     table: TABLE,
     intervalMs,
     onError,
     async take() {
-      const commands = await takeDue(database.db)
-      if (commands.length === 0) return false
-      const fates = await work(commands)
-      const settled = commands.map(({ commandKey }, index) => ({
-        commandKey,
-        fate: fates[index] ?? { to: 'again' as const, afterSeconds: 1 },
-      }))
-      try {
-        await settle(settled)
-      } catch (error) {
-        onError(error)
-        for (const one of settled) await settleAlone(one)
+      if (busy.size >= MAX_DOMAINS) {
+        await Promise.race(busy.values())
+        return true
+      }
+      const commands = await takeDue(database.db, [...busy.keys()])
+      for (const [domainKey, ofDomain] of Map.groupBy(commands, (command) => command.domainKey)) {
+        const step = goOn(ofDomain)
+          .catch(onError)
+          .finally(() => {
+            busy.delete(domainKey)
+            reader.wake()
+          })
+        busy.set(domainKey, step)
       }
       return commands.length === MAX_OF_STEP
     },
   })
+  return {
+    wake: reader.wake,
+    async stop() {
+      await reader.stop()
+      await Promise.all(busy.values())
+    },
+  }
 }
 
 type Row = Omit<CommandRun, 'task' | 'run'> &
   Omit<AnsweringTask, 'taskKey'> &
   Omit<RunOfCommand, 'runKey'> & { taskKey: number | null; runKey: number | null }
 
-/** Takes due rows. A row that another manager has locked is left to it. */
-async function takeDue(db: Queryable): Promise<CommandRun[]> {
+/** Takes due rows of other domains than these. A row that another manager has locked is left to it. */
+async function takeDue(db: Queryable, busy: readonly number[]): Promise<CommandRun[]> {
   const bytes = sql`coalesce(r.result_bytes, octet_length(r.results::text))`
   const { rows } = await sql<Row>`WITH turns AS MATERIALIZED (
       SELECT command_key FROM (
         SELECT command_key, due_at, row_number() OVER (PARTITION BY domain_key ORDER BY due_at, command_key) AS turn FROM (
-          SELECT command_key, domain_key, due_at FROM command_runs WHERE due_at <= now() ORDER BY due_at, command_key LIMIT ${MAX_COMPARED}) due) n
+          SELECT command_key, domain_key, due_at FROM command_runs WHERE due_at <= now() AND domain_key <> ALL (${[...busy]}::bigint[])
+            ORDER BY due_at, command_key LIMIT ${MAX_COMPARED}) due) n
        ORDER BY turn, due_at LIMIT ${MAX_OF_STEP}),
     locked AS MATERIALIZED (SELECT q.command_key FROM command_runs q WHERE q.command_key IN (SELECT command_key FROM turns) AND q.due_at <= now()
       FOR UPDATE SKIP LOCKED),
     taken AS (UPDATE command_runs q SET due_at = now() + make_interval(secs => ${TAKEN_SECONDS})
-      FROM locked WHERE q.command_key = locked.command_key RETURNING q.command_key, q.task_id)
-    SELECT m.key AS "commandKey", m.id, c.id AS "clientId", m.name, CASE WHEN m.ended_at IS NULL AND r.key IS NULL THEN m.payload END AS payload, m.payload IS NOT NULL AS "hasPayload",
+      FROM locked WHERE q.command_key = locked.command_key RETURNING q.command_key, q.task_id, q.domain_key)
+    SELECT m.key AS "commandKey", taken.domain_key AS "domainKey", m.id, c.id AS "clientId", m.name, CASE WHEN m.ended_at IS NULL AND r.key IS NULL THEN m.payload END AS payload, m.payload IS NOT NULL AS "hasPayload",
       m.created_at AS "createdAt", m.expires_at AS "expiresAt", m.ended_at IS NOT NULL AS "isEnded", extract(epoch FROM clock_timestamp() - m.ended_at)::float8 AS "endedSeconds",
       coalesce(extract(epoch FROM clock_timestamp() - m.delivered_at), 0)::float8 AS "deliveredSeconds",
       extract(epoch FROM m.due_at - clock_timestamp())::float8 AS "leftSeconds",
@@ -279,10 +310,11 @@ async function write(tx: Transaction, settled: readonly Settled[]): Promise<Comm
     if (fate.to === 'again') return [{ commandKey, afterSeconds: fate.afterSeconds }]
     return fate.to === 'end' && !over.has(commandKey) ? [{ commandKey, afterSeconds: ENDED_SECONDS }] : []
   })
+  // What became due meanwhile stays so: it was cancelled, its run has ended, or the pause of its task.
   if (again.length > 0)
     await sql`UPDATE command_runs q SET due_at = now() + make_interval(secs => n.seconds)
       FROM unnest(${again.map(({ commandKey }) => commandKey)}::bigint[], ${again.map(({ afterSeconds }) => afterSeconds)}::float8[]) AS n (key, seconds)
-      WHERE q.command_key = n.key`.execute(tx)
+      WHERE q.command_key = n.key AND q.due_at > clock_timestamp()`.execute(tx)
   return transitions
 }
 

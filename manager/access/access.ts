@@ -78,7 +78,7 @@ export type TaskAccess = {
    * missing, invisible or not permitted.
    */
   requireChannel(user: UserPrincipal, action: ChannelAction, domainId: string, channelId: string): Promise<number>
-  /** Throws `forbidden` for a user who may not give commands to clients of the domain, or may not start its tasks. */
+  /** Throws `forbidden` for a user who may not read clients of the domain, give them commands, or start its tasks. */
   requireCommands(user: UserPrincipal, domainId: string): Promise<void>
   /** The user that a task acts as; undefined if they were deleted or disabled. */
   findUser(key: number): Promise<UserPrincipal | undefined>
@@ -176,7 +176,8 @@ export function createTaskAccess({
     },
     async requireCommands(user, domainId) {
       const domain = await enter(user, domainId)
-      for (const action of ['client_command', 'task_start'] as const)
+      // The runs get what the commands contain, and a program can print it.
+      for (const action of ['client_read', 'client_command', 'task_start'] as const)
         if (domain?.can(action) !== true)
           throw new ServiceError(
             'forbidden',

@@ -2,11 +2,13 @@
  * Starts the runs of commands that tasks answer, and ends the commands with their results. The run has the id of its command, so a start that is
  * repeated after a kill is the same run. The end is read from the row of the run, which a worker, a stop or a deadline has written.
  */
+import { setImmediate } from 'node:timers/promises'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { storedBytes } from '#core/stored-json.ts'
+import { monotonicMs } from '#core/time.ts'
 import { hintJournal } from '#api/identity/index.ts'
 import { findFunction } from '#guests/wasm/index.ts'
 import type { Json } from '#guests/wasm/index.ts'
@@ -48,6 +50,9 @@ const PAUSED_SECONDS = 30
 /** The look after the start: a manager notices the end of a run at once, and misses it when it was killed or began to wait too late. */
 const FIRST_LOOK_SECONDS = 2
 const LONGEST_LOOK_SECONDS = 30
+/** Runs whose ends are awaited; those of other commands are found by the next look at them, as is what was awaited too long. */
+const MAX_AWAITED = 1_000
+const AWAITED_MS = 2 * LONGEST_LOOK_SECONDS * 1000
 /** After a stop was asked for. */
 const STOPPING_SECONDS = 5
 /** Bytes of a result, and characters of a reason, as of those of devices. */
@@ -88,10 +93,12 @@ export function startCommandRuns(deps: CommandRunsDeps): { stop(): Promise<void>
 class AnsweringRuns {
   readonly #deps: CommandRunsDeps
   readonly #wake: () => void
-  /** Runs whose end this manager awaits, by command. */
-  readonly #awaited = new Map<number, () => void>()
+  /** Runs whose end this manager awaits, by command, in the order of the last looks at them. */
+  readonly #awaited = new Map<number, { lookedMs: number; leave: () => void }>()
   readonly #ended = new Set<number>()
   #marking: NodeJS.Timeout | undefined
+  /** Results are converted one in each turn of the event loop: a large one takes tens of milliseconds. */
+  #turn: Promise<unknown> = Promise.resolve()
 
   constructor(deps: CommandRunsDeps, wake: () => void) {
     this.#deps = deps
@@ -100,6 +107,7 @@ class AnsweringRuns {
 
   async work(commands: readonly CommandRun[]): Promise<CommandFate[]> {
     const rights = new Rights(this.#deps)
+    this.#leaveOld()
     return await Promise.all(
       commands.map(async (command): Promise<CommandFate> => {
         try {
@@ -115,7 +123,7 @@ class AnsweringRuns {
 
   stop(): void {
     clearTimeout(this.#marking)
-    for (const leave of this.#awaited.values()) leave()
+    for (const { leave } of this.#awaited.values()) leave()
   }
 
   async #fateOf(command: CommandRun, rights: Rights): Promise<CommandFate> {
@@ -158,8 +166,12 @@ class AnsweringRuns {
       if (runKey !== undefined) this.#awaitEnd(commandKey, runKey)
       return { to: 'again', afterSeconds: FIRST_LOOK_SECONDS, isStarted: true }
     } catch (error) {
-      if (!(error instanceof ServiceError) || isTemporary(error)) {
-        this.#deps.logger.debug({ err: error, task: task.taskId }, 'failed to start the run of a command; retrying')
+      const isKnown = error instanceof ServiceError
+      // `rate_limited`: too many callers wait for what a start needs.
+      if (!isKnown || isTemporary(error) || error.kind === 'rate_limited') {
+        const { logger } = this.#deps
+        const level = isKnown ? 'debug' : 'warn'
+        logger[level]({ err: error, task: task.taskId }, 'failed to start the run of a command; retrying')
         return { to: 'again', afterSeconds: RETRY_SECONDS }
       }
       // Only a pause refuses a run that does not drive its task for the state of the task.
@@ -190,20 +202,36 @@ class AnsweringRuns {
     const bytes = resultBytes ?? 0
     if (results === null && bytes > MAX_RESULT_BYTES) return failed(tooLarge(bytes))
     const { db } = this.#deps.database
-    const result = resultOfRun(resultDigest === null ? results : await readResult(db, { results, resultDigest }))
+    const returned = await readResult(db, { results, resultDigest })
+    await (this.#turn = this.#turn.then(() => setImmediate()))
+    const result = resultOfRun(returned)
     const size = storedBytes(result)
     if (size > MAX_RESULT_BYTES) return failed(tooLarge(size))
     return { to: 'end', status, isDelivered: true, ...(result === undefined ? {} : { result: JSON.stringify(result) }) }
   }
 
   #awaitEnd(commandKey: number, runKey: number): void {
-    if (this.#awaited.has(commandKey)) return
-    const leave = this.#deps.endings.on(runKey, () => {
+    const known = this.#awaited.get(commandKey)
+    if (known === undefined && this.#awaited.size >= MAX_AWAITED) return
+    this.#awaited.delete(commandKey)
+    const leave =
+      known?.leave ??
+      this.#deps.endings.on(runKey, () => {
+        this.#awaited.delete(commandKey)
+        this.#ended.add(commandKey)
+        this.#marking ??= setTimeout(() => void this.#markEnded(), ENDS_MS).unref()
+      })
+    this.#awaited.set(commandKey, { lookedMs: monotonicMs(), leave })
+  }
+
+  /** Another manager looks at these commands, or they are gone. */
+  #leaveOld(): void {
+    const nowMs = monotonicMs()
+    for (const [commandKey, { lookedMs, leave }] of this.#awaited) {
+      if (nowMs - lookedMs < AWAITED_MS) return
       this.#awaited.delete(commandKey)
-      this.#ended.add(commandKey)
-      this.#marking ??= setTimeout(() => void this.#markEnded(), ENDS_MS).unref()
-    })
-    this.#awaited.set(commandKey, leave)
+      leave()
+    }
   }
 
   /** What is not marked is found by the next look at the command. */

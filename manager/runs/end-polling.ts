@@ -7,17 +7,22 @@ import type { RunEndings } from '../writer/endings.ts'
 
 export type EndPollingDeps = { database: Database; endings: RunEndings; logger: Logger; intervalMs: number }
 
-/** Polls for ends that callers have waited for longer than the interval. */
+/** Polls for ends that callers have waited for longer than the interval. A slow poll delays the next one. */
 export function startEndPolling({ database, endings, logger, intervalMs }: EndPollingDeps): { stop(): void } {
+  let isPolling = false
   const timer = setInterval(() => {
+    if (isPolling) return
     const late = endings.takeOverdue()
     if (late.length === 0) return
-    findEnded(database.db, late).then(
-      (rows) => {
-        for (const row of rows) endings.notify(fromRow(row))
-      },
-      (error: unknown) => logger.warn({ err: error }, 'failed to read the ends of runs; retrying'),
-    )
+    isPolling = true
+    findEnded(database.db, late)
+      .then(
+        (rows) => {
+          for (const row of rows) endings.notify(fromRow(row))
+        },
+        (error: unknown) => logger.warn({ err: error }, 'failed to read the ends of runs; retrying'),
+      )
+      .finally(() => (isPolling = false))
   }, intervalMs)
   return { stop: () => clearInterval(timer) }
 }

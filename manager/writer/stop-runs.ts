@@ -16,10 +16,11 @@ const FIND_ONE = `
   SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
   WHERE r.id = $2 AND r.task_key = $1 AND r.next_check_at IS NOT NULL FOR UPDATE`
 
-// With the deadline in the row any manager can finish the stop if this one dies.
+// With the deadline in the row any manager can finish the stop if this one dies. Who asks again does not postpone it.
 const ASK = `
   UPDATE runs r SET cancel_requested_at = coalesce(r.cancel_requested_at, now()),
-    next_check_at = now() + make_interval(secs => $2::float8 / 1000)
+    next_check_at = CASE WHEN r.cancel_requested_at IS NULL THEN n.at ELSE least(r.next_check_at, n.at) END
+  FROM (SELECT now() + make_interval(secs => $2::float8 / 1000) AS at) n
   WHERE r.key = ANY($1::bigint[])`
 
 const FIND_STOPPED_TASK = 'SELECT key, id, name, domain_key AS "domainKey" FROM tasks WHERE key = $1'

@@ -84,7 +84,7 @@ export async function sweepRuns(batch: RunBatch, managerId: string): Promise<num
   for (const row of rows) {
     const run = fromRunRow(row)
     const session = row.worker_key === null ? undefined : cluster.find(row.worker_key)
-    if (run.state === TASK_STATE.unknown) later(run.key, UNKNOWN_CHECK_MS)
+    if (run.state === TASK_STATE.unknown && !row.is_cancelled) later(run.key, UNKNOWN_CHECK_MS)
     else if (row.is_broadcast) {
       batch.touchGroup(run.id)
       later(run.key, GROUP_CHECK_MS)

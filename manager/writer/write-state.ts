@@ -89,6 +89,33 @@ export function divideByState<E extends { ending: RunEnding }>(ends: readonly E[
   return parts
 }
 
+/**
+ * What the domains of these ends have is read before they are submitted, if it is not known: in the transaction, the ends of other domains would
+ * wait for it too. Returns the reads that are under way, by domain; undefined: none.
+ */
+export function readiesOf<E extends { ending: RunEnding }>(
+  ends: readonly E[],
+  domainOf: (end: E) => string | null | undefined,
+  amounts: Pick<StateQuotas, 'ready'>,
+): ReadonlyMap<string, Promise<void>> | undefined {
+  const writing = ends.filter(({ ending }) => writesState(ending))
+  if (writing.length === 0) return undefined
+  const sizes = new Map<string, Size>()
+  for (const end of writing) {
+    const domainId = domainOf(end)
+    if (domainId === null || domainId === undefined) continue
+    const size = sizes.getOrInsertComputed(domainId, () => ({ keys: 0, bytes: 0 }))
+    // As if none of the keys were stored.
+    for (const entry of end.ending.stateEntries ?? []) if (isWritten(entry)) grow(size, undefined, entry)
+  }
+  const readies = new Map<string, Promise<void>>()
+  for (const [domainId, size] of sizes) {
+    const ready = amounts.ready(domainId, amountOf(size))
+    if (ready !== undefined) readies.set(domainId, ready)
+  }
+  return readies.size === 0 ? undefined : readies
+}
+
 /** The state that a batch changes, checked under locks. */
 export class StateChanges {
   readonly #batch: RunBatch
@@ -107,8 +134,6 @@ export class StateChanges {
     const writing = ends.filter(({ ending }) => writesState(ending))
     if (writing.length === 0) return undefined
     const { amounts } = batch.context
-    // Before the locks: a figure may be read from the database.
-    for (const [domainId, added] of mostAdded(writing)) await amounts.ready(domainId, added)
     const { sizes, stored } = await lock(batch, writing)
     return new StateChanges(batch, stored, verdictsOf(writing, { sizes, stored, amounts }))
   }
@@ -189,17 +214,6 @@ async function lock(batch: RunBatch, ends: readonly End[]) {
 }
 
 const amountOf = ({ keys, bytes }: Size): AmountChange => ({ state_keys: keys, state_bytes: bytes })
-
-/** What the ends add to their domains if none of their keys is stored. */
-function mostAdded(ends: readonly End[]): Map<string, AmountChange> {
-  const sizes = new Map<string, Size>()
-  for (const { run, ending } of ends) {
-    if (run.spec.domain_id === null) continue
-    const size = sizes.getOrInsertComputed(run.spec.domain_id, () => ({ keys: 0, bytes: 0 }))
-    for (const entry of ending.stateEntries ?? []) if (isWritten(entry)) grow(size, undefined, entry)
-  }
-  return new Map([...sizes].map(([domainId, size]) => [domainId, amountOf(size)]))
-}
 
 /** Version of what a run of this batch writes: nobody has read it yet. */
 const UNREAD = -1

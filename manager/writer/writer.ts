@@ -24,7 +24,7 @@ import { adoptAssigned, findStarted } from './recover-runs.ts'
 import type { RemovalOutcome, WorkerRemoval } from './remove-worker.ts'
 import { STALE_TASK } from './start-runs.ts'
 import type { TaskStop } from './stop-runs.ts'
-import { divideByState, weightOfState, writesState } from './write-state.ts'
+import { divideByState, readiesOf, weightOfState, writesState } from './write-state.ts'
 import { UnrecordedRuns, type FinishedRun, type UnrecordedRun } from './unrecorded-runs.ts'
 
 /** Changes per transaction; a message of a worker with many runs is one change. */
@@ -124,9 +124,23 @@ export class RunWriter {
   }
 
   /** Records the ends. They are acknowledged to the worker after the commit, in order. */
-  async recordEnds(session: WorkerSession, ends: { run: RunIdentity; ending: RunEnding }[]): Promise<void> {
+  async recordEnds(session: WorkerSession, ends: IdentifiedEnd[]): Promise<void> {
+    const domainOf = ({ run }: IdentifiedEnd) => findAssignedRun(session, run)?.spec.domain_id
+    const readies = readiesOf(ends, domainOf, this.#context.amounts)
+    if (readies === undefined) return await this.#recordEnds(session, ends)
+    const waitingFor = (end: IdentifiedEnd) => (writesState(end.ending) ? readies.get(domainOf(end) ?? '') : undefined)
+    const parts = [...Map.groupBy(ends, waitingFor)]
+    await Promise.all(
+      parts.map(async ([ready, part]) => {
+        await ready
+        await this.#recordEnds(session, part)
+      }),
+    )
+  }
+
+  async #recordEnds(session: WorkerSession, ends: readonly IdentifiedEnd[]): Promise<void> {
     const finished: FinishedRun[] = []
-    const recorded: typeof ends = []
+    const recorded: IdentifiedEnd[] = []
     const recording: Promise<unknown>[] = []
     for (const end of ends) {
       const run = this.#unrecordedOf(session, end.run)
@@ -307,6 +321,8 @@ export class RunWriter {
     return error
   }
 }
+
+type IdentifiedEnd = { run: RunIdentity; ending: RunEnding }
 
 type Mode = {
   /** The change can be committed already. */

@@ -1,5 +1,6 @@
 /** The states of devices over HTTP: what users desire, and what devices report. */
-import { beforeAll, describe, expect, test } from 'vitest'
+import pg from 'pg'
+import { beforeAll, describe, expect, test, vi } from 'vitest'
 import { sql } from '#core/sql.ts'
 import type { TestResponse, TestUser } from '../harness/api.ts'
 import { useWorld } from '../harness/world.ts'
@@ -82,6 +83,27 @@ describe('a user and a device', () => {
     expect((await other).ms).toBeGreaterThanOrEqual(490)
     for (const query of ['wait=2m', 'wait=x', 'version=x', 'version=-1'])
       expect((await plant.owner.call('GET', `${pathOf(device)}?${query}`)).status, query).toBe(400)
+  })
+
+  test('a user who waits reads the document once, however often the device reports', async () => {
+    const device = await plant.newDevice()
+    const { version } = stateOf(await desire(device, { firmware: '1.4' }))
+    const asked = vi.spyOn(pg.Client.prototype, 'query')
+    try {
+      const looksAt = (statement: string) =>
+        asked.mock.calls.filter(([given]) => (given as { name?: string }).name === statement).length
+      const began = performance.now()
+      const waiting = plant.owner.call('GET', `${pathOf(device)}?wait=1s&version=${version}`)
+      while (performance.now() - began < 800)
+        await asDevice(device, 'PATCH', { at: performance.now() }, `/c/${plant.domainId}/state/other`)
+      expect(stateOf(await waiting).version).toBe(version)
+      const passedMs = performance.now() - began
+      expect(looksAt('find_device_state')).toBe(1)
+      expect(looksAt('find_device_state_version')).toBeGreaterThan(1)
+      expect(looksAt('find_device_state_version')).toBeLessThanOrEqual(passedMs / 50 + 2)
+    } finally {
+      asked.mockRestore()
+    }
   })
 
   test('a device may ask for a flat difference as SenML, with its version as the entity tag', async () => {

@@ -317,3 +317,32 @@ test('runs and users write state up to the limits of the domain, and what does n
   expect((await call('DELETE', `/tasks/${id}?force=true`)).status).toBe(204)
   expect(await usageOf(domain)).toMatchObject({ state_keys: { used: 0 }, state_bytes: { used: 0 } })
 })
+
+test('while the state of a domain is counted, runs of another one end', async () => {
+  const [domain, other] = [await newDomain(), await newDomain()]
+  const invoke = async (task: string, inputs: number[]) =>
+    (await call('POST', `/tasks/${task}/invoke`, { inputs })).json<{ results: number[] | null }>()
+  const [counting, adding] = [await created(domain), await tenant.newTask(tenant.owner, other, {})]
+  const uploaded = await clientOf(tenant.api.app).upload(counting, Buffer.from(await keyedCounter()), 'file', {
+    authorization: `Bearer ${tenant.owner.accessToken}`,
+  })
+  expect(uploaded.status).toBe(200)
+  expect((await call('PUT', `/tasks/${counting}`, { function: 'count' })).status).toBe(200)
+  expect((await invoke(adding, [1, 2])).results).toEqual([3])
+  let isCounted = false
+  const { counted } = await tenant.database.transaction(async (tx) => {
+    await sql`LOCK TABLE task_state_sizes IN ACCESS EXCLUSIVE MODE`.execute(tx)
+    const ending = invoke(counting, [1]).finally(() => (isCounted = true))
+    await until(
+      'a count that waits',
+      async () =>
+        await sql<{ pid: number }>`SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+          AND query LIKE '%task_state_sizes%'`.execute(tenant.database.db),
+      ({ rows }) => rows.length > 0,
+    )
+    for (let run = 0; run < 3; run++) expect((await invoke(adding, [run, 2])).results).toEqual([run + 2])
+    expect(isCounted).toBe(false)
+    return { counted: ending }
+  })
+  expect((await counted).results).toEqual([1])
+})

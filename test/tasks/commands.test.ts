@@ -294,14 +294,16 @@ test('a stopped task and a deleted one fail their commands', async () => {
 })
 
 const DRIVES = ['read', 'task_read', 'task_create', 'task_update']
+const ANSWERS = ['client_read', 'client_command', 'task_start']
 
-test('who sets it needs the rights to command clients and to start tasks', async () => {
+test('who sets it needs the rights to read and command clients and to start tasks', async () => {
   const member = (actions: string[]) => tenant.newMember(tenant.owner.call, tenant.domain, actions)
   const command = newName()
   const body = { name: 'add', domain_id: tenant.domain, answers: { command } }
   for (const [actions, lacking] of [
-    [[...DRIVES, 'task_start'], 'client_command'],
-    [[...DRIVES, 'client_command'], 'task_start'],
+    [[...DRIVES, 'client_command', 'task_start'], 'client_read'],
+    [[...DRIVES, 'client_read', 'task_start'], 'client_command'],
+    [[...DRIVES, 'client_read', 'client_command'], 'task_start'],
   ] as const) {
     const refused = await (await member([...actions])).call('POST', '/tasks', body)
     expect(refused.status).toBe(403)
@@ -309,10 +311,10 @@ test('who sets it needs the rights to command clients and to start tasks', async
   }
   const anonymous = await tenant.api.anonymous('POST', '/tasks', { name: 'add', answers: { command } })
   expect(anonymous.status).toBe(401)
-  const grantor = await member([...DRIVES, 'task_start', 'client_command'])
+  const grantor = await member([...DRIVES, ...ANSWERS])
   const task = await newTask({ command }, {}, 'add', grantor)
   expect((await tenant.owner.call('GET', `/tasks/${task}`)).json()).toMatchObject({ granted_by: grantor.id })
-  const weak = await member([...DRIVES, 'task_start'])
+  const weak = await member([...DRIVES, 'client_command', 'task_start'])
   expect((await weak.call('PUT', `/tasks/${task}`, { inputs: [1] })).status).toBe(403)
   expect((await weak.call('PUT', `/tasks/${task}`, { answers: null })).status).toBe(200)
 })
@@ -320,7 +322,7 @@ test('who sets it needs the rights to command clients and to start tasks', async
 test('a task whose grantor has lost the right is paused, and its commands wait for it', async () => {
   const client = await newClient()
   const command = newName()
-  const grantor = await tenant.newMember(tenant.owner.call, tenant.domain, [...DRIVES, 'task_start', 'client_command'])
+  const grantor = await tenant.newMember(tenant.owner.call, tenant.domain, [...DRIVES, ...ANSWERS])
   const task = await newTask({ command }, {}, 'add', grantor)
   const leave = await tenant.owner.call('POST', `${grantor.role}/members/delete`, { members: [grantor.id] })
   expect(leave.status).toBe(200)
@@ -335,6 +337,41 @@ test('a task whose grantor has lost the right is paused, and its commands wait f
   const taken = await tenant.owner.call('POST', `/tasks/${task}/take-over`)
   expect(taken.status, taken.text).toBe(200)
   expect(await untilEnded(client, given.id)).toMatchObject({ status: 'succeeded', result: 3 })
+})
+
+test('what becomes due while a manager looks at it is looked at again at once', async () => {
+  const { db } = tenant.database
+  const client = await newClient()
+  const command = newName()
+  const grantor = await tenant.newMember(tenant.owner.call, tenant.domain, [...DRIVES, ...ANSWERS])
+  const task = await newTask({ command }, {}, 'add', grantor)
+  expect((await tenant.owner.call('POST', `${grantor.role}/members/delete`, { members: [grantor.id] })).status).toBe(
+    200,
+  )
+  const { id } = await give(client, { name: command, payload: [1, 2] })
+  await until(
+    'the pause',
+    async () => (await tenant.owner.call('GET', `/tasks/${task}`)).json<{ activity: string }>(),
+    ({ activity }) => activity === 'paused',
+  )
+  // A manager has looked, wants to look again after 30 s, and cannot write this yet.
+  await tenant.database.transaction(async (tx) => {
+    await sql`SELECT FROM device_commands WHERE id = ${id} FOR UPDATE`.execute(tx)
+    await sql`UPDATE command_runs SET due_at = now() WHERE command_key = (SELECT key FROM device_commands WHERE id = ${id})`.execute(
+      db,
+    )
+    await until(
+      'a manager that waits',
+      async () =>
+        await sql<{ pid: number }>`SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+          AND query LIKE 'SELECT key FROM device_commands%FOR NO KEY UPDATE'`.execute(db),
+      ({ rows }) => rows.length > 0,
+    )
+    expect((await tenant.owner.call('POST', `/tasks/${task}/take-over`)).status).toBe(200)
+  })
+  const beganMs = performance.now()
+  expect(await untilEnded(client, id)).toMatchObject({ status: 'succeeded', result: 3 })
+  expect(performance.now() - beganMs).toBeLessThan(20_000)
 })
 
 test('what is given is checked, and another domain is not asked', async () => {

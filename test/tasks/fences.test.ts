@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { status } from '@grpc/grpc-js'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { sql } from '#core/sql.ts'
 import { FakeWorker } from './fake-worker.ts'
 import type { Assignment, Message, Ref } from './fake-worker.ts'
 import { SHORT_LEASE, clientOf, startDatabase, startTestManager, until } from './support.ts'
@@ -254,6 +255,54 @@ test.each([
     worker.result(assignment.run)
     expect(await client.ended(id)).toMatchObject({ state: 3, results: [3] })
   }
+})
+
+test('who asks again to stop a run does not postpone its end', async () => {
+  const worker = newWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker)
+  const deadline = async () => {
+    const { rows } = await sql<{
+      at: string | null
+      asked: boolean
+    }>`SELECT next_check_at::text AS at, cancel_requested_at IS NOT NULL AS asked
+      FROM runs WHERE id = ${assignment.run.run_id}`.execute(db.database.db)
+    return rows[0]
+  }
+  const first = client.post(`/tasks/${id}/stop`)
+  const asked = await until('a stop', deadline, (row) => row?.asked === true)
+  const second = client.post(`/tasks/${id}/stop`)
+  await until(
+    'both stops',
+    () => Promise.resolve(worker.received.filter(({ cancel }) => cancel !== undefined && cancel !== null).length),
+    (cancels) => cancels === 2,
+  )
+  expect(await deadline()).toEqual(asked)
+  await Promise.all([first, second])
+  expect(await client.ended(id)).toMatchObject({ state: 6 })
+})
+
+test('a run with on_lost wait that was asked to stop ends, though its worker is lost', async () => {
+  const worker = newWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker, { on_lost: 'wait' })
+  worker.say({ state_update: { running: [assignment.run] } })
+  await until(
+    'running',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === 2,
+  )
+  worker.breakStream()
+  await until(
+    'state 7',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === 7,
+  )
+  // As a manager leaves it that dies after it has asked.
+  await sql`UPDATE runs SET cancel_requested_at = now(), next_check_at = now() WHERE id = ${assignment.run.run_id}`.execute(
+    db.database.db,
+  )
+  expect(await client.ended(id)).toMatchObject({ state: 6 })
 })
 
 test('at the end of the lease the run goes to another worker and the old one is rejected', async () => {

@@ -39,6 +39,10 @@ const FIND = prepared<StateRecord>(
   'find_device_state',
   `SELECT ${COLUMNS} FROM device_states WHERE client_key = $1 AND name = $2`,
 )
+const FIND_VERSION = prepared<{ version: number }>(
+  'find_device_state_version',
+  'SELECT version FROM device_states WHERE client_key = $1 AND name = $2',
+)
 const LOCK = prepared<StateRecord>(
   'lock_device_state',
   `SELECT ${COLUMNS} FROM device_states WHERE client_key = $1 AND name = $2 FOR UPDATE`,
@@ -73,6 +77,11 @@ export const unwritten = (clientKey: number, name: string): StateRecord => ({
 
 export async function findState(db: Queryable, clientKey: number, name: string): Promise<StateRecord | undefined> {
   return (await FIND(db, [clientKey, name])).rows[0]
+}
+
+/** 0: it was never written. */
+export async function findVersion(db: Queryable, clientKey: number, name: string): Promise<number> {
+  return (await FIND_VERSION(db, [clientKey, name])).rows[0]?.version ?? 0
 }
 
 /** All documents of these clients. */

@@ -7,7 +7,7 @@ import { isId } from '#core/ids.ts'
 import { Slots } from '#core/slots.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { monotonicMs } from '#core/time.ts'
+import { monotonicMs, sleep } from '#core/time.ts'
 import { createTurns } from '#core/turns.ts'
 import type { Address } from '../connectable/index.ts'
 import type { ClientWaits } from '../device-topics/index.ts'
@@ -21,6 +21,7 @@ import {
   findFullClients,
   findSelected,
   findState,
+  findVersion,
   listStates,
   lockState,
   lockStates,
@@ -42,6 +43,8 @@ const MAX_RECORDED_BYTES = 8 * 1024
 const MAX_WAITERS = 2_000
 const MAX_WAITERS_PER_DOMAIN = 200
 export const MAX_WAIT_MS = 60_000
+/** A waiting caller looks no more often: a device may report hundreds of times a second, also other documents. */
+const MIN_LOOK_MS = 50
 
 export type DeviceStatesDeps = {
   database: Database
@@ -107,14 +110,18 @@ export class DeviceStatesService {
     try {
       let known = version
       for (;;) {
-        const state = await this.#read(key, name)
-        known ??= state.version
-        if (state.version !== known || over.aborted || monotonicMs() >= deadlineMs) return state
+        const lookedMs = monotonicMs()
+        const current = await findVersion(this.#database.db, key, name)
+        known ??= current
+        if (current !== known || over.aborted || monotonicMs() >= deadlineMs) break
         await wait.next(deadlineMs, over)
+        const pauseMs = Math.min(lookedMs + MIN_LOOK_MS, deadlineMs) - monotonicMs()
+        if (pauseMs > 0) await sleep(pauseMs)
       }
     } finally {
       wait.end()
     }
+    return await this.#read(key, name)
   }
 
   async list(caller: UserPrincipal, at: Address): Promise<ListedState[]> {
