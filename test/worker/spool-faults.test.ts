@@ -2,7 +2,7 @@
 import { execFileSync, spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -30,7 +30,7 @@ const payload = (index: number, bytes: number) => new Uint8Array(bytes).fill(ind
 
 /** Runs the program until `isEnough` says so of one of its lines, and kills it then. Returns its lines. */
 async function spoolUntil(
-  { bytes, kept, prefix = [] }: { bytes: number; kept: 'all' | 'newest'; prefix?: string[] },
+  { bytes, kept, prefix = [] }: { bytes: number | string; kept: 'all' | 'newest'; prefix?: string[] },
   isEnough: (line: string, child: ChildProcess) => boolean,
 ): Promise<string[]> {
   const [file, ...words] = [...prefix, process.execPath, '--disable-warning=ExperimentalWarning', PROGRAM]
@@ -164,3 +164,44 @@ test('a full disk keeps what it has, refuses new work, and gets the rest when th
   for (const { key, payload: bytes } of spool.results()) expect(bytes).toEqual(payload(Number(key), 500))
   await spool.close()
 }, 60_000)
+
+test('a result that does not fit on the disk takes no smaller one with it', async () => {
+  const SIZES = [500, 20_000, 300]
+  const lines = await spoolUntil(
+    { bytes: SIZES.join(','), kept: 'all', prefix: ['prlimit', `--fsize=${LIMIT_BYTES}:unlimited`] },
+    (line, child) => {
+      if (line === 'begin 9') execFileSync('prlimit', ['--pid', String(child.pid), '--fsize=unlimited:unlimited'])
+      return line.startsWith('saved')
+    },
+  )
+  expect(numbers(lines, 'refused').slice(0, 3)).toEqual([1, 4, 7])
+  expect(numbers(lines, 'kept').slice(0, 6)).toEqual([0, 2, 3, 5, 6, 8])
+  expect(lines.some((line) => line.startsWith('saved'))).toBe(true)
+  const spool = await open()
+  const found = new Map(spool.results().map((result) => [Number(result.key), result.payload]))
+  for (const index of [...numbers(lines, 'kept'), ...numbers(lines, 'refused')])
+    expect(found.get(index)).toEqual(payload(index, SIZES[index % SIZES.length] ?? 0))
+  await spool.close()
+}, 60_000)
+
+test('a file that cannot be compacted takes further results', async () => {
+  const MIB = 1024 * 1024
+  let spool = await open()
+  // Nothing can be written beside the file.
+  mkdirSync(`${path}.new`)
+  for (let index = 0; index < 40; index++) {
+    await spool.add(String(index), payload(index, MIB))
+    if (index > 0) spool.acknowledge(String(index))
+  }
+  await spool.add('next', payload(41, 20))
+  expect(spool.isRefused).toBe(false)
+  expect(statSync(path).size).toBeGreaterThan(40 * MIB)
+  rmSync(`${path}.new`, { recursive: true })
+  await spool.close()
+  spool = await open()
+  expect(spool.results()).toEqual([
+    { key: '0', payload: payload(0, MIB) },
+    { key: 'next', payload: payload(41, 20) },
+  ])
+  await spool.close()
+})
