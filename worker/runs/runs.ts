@@ -485,6 +485,8 @@ export class Runs {
     const stored = this.#deps.spool.add(keyOf(assignment.run), toBinary(RunResultSchema, result), urgency)
     this.#outbox?.ended(result)
     await stored.catch((error: unknown) => {
+      // The manager had it before the disk refused it: no acknowledgement follows that would remove it from this set.
+      if (this.#deps.spool.find(keyOf(assignment.run)) === undefined) return
       this.#unsaved.add(keyOf(assignment.run))
       this.#deps.logger.error({ err: error }, 'failed to spool a result; a crash would lose it')
     })
