@@ -105,6 +105,25 @@ test('a returned run is assigned again with a higher fence and is not counted as
   })
 })
 
+test('a worker that says that it takes no runs does not get back the run that it rejected, until it says otherwise', async () => {
+  const worker = newWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker)
+  worker.say({ drain_state: { draining: true, running: 0 } })
+  worker.say({ reject: { run: assignment.run, reason: 'REJECT_REASON_NO_SLOT', message: 'no room for results' } })
+  await until(
+    'the run to wait',
+    () => client.get(`/tasks/${id}/runs`),
+    ({ body }) => JSON.stringify(body).includes('no room for results'),
+  )
+  await new Promise((resolve) => setTimeout(resolve, 500))
+  expect(worker.assignments).toHaveLength(1)
+  worker.say({ drain_state: { draining: false, running: 0 } })
+  const again = await worker.assignment(1)
+  worker.result(again.run)
+  expect(await client.ended(id)).toMatchObject({ state: 3 })
+})
+
 test('a failed fetch has three attempts, each under a fence of its own', async () => {
   const worker = newWorker()
   await worker.join()
