@@ -121,6 +121,25 @@ test('a changed byte of a result loses this result only, and says so once', asyn
   }
 })
 
+test('changed results side by side lose themselves only', async () => {
+  let spool = await open()
+  for (let index = 0; index < 6; index++) await spool.add(String(index), payload(index, 30))
+  await spool.close()
+  const changed = readFileSync(path)
+  const recordBytes = changed.length / 6
+  // As after a sector of the disk with zeros: the payloads of three results.
+  for (const index of [1, 2, 3]) changed.fill(0, index * recordBytes + 12, (index + 1) * recordBytes)
+  writeFileSync(path, changed)
+  spool = await open()
+  expect(spool.results().map(({ key }) => key)).toEqual(['0', '4', '5'])
+  expect(spool.damage).toEqual({ bytes: 3 * recordBytes, isInside: true })
+  await spool.close()
+  spool = await open()
+  expect(spool.results().map(({ key }) => key)).toEqual(['0', '4', '5'])
+  expect(spool.damage).toBeUndefined()
+  await spool.close()
+})
+
 test('a changed byte anywhere invents no result', async () => {
   let spool = await open()
   for (let index = 0; index < 3; index++) await spool.add(String(index), payload(index, 30))

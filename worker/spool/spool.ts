@@ -32,7 +32,7 @@ const MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 export type SpoolDamage = {
   /** Bytes that are no record. */
   bytes: number
-  /** Whole records follow them: the file was changed. Otherwise its last write did not finish, or it was cut. */
+  /** Whole records follow them: the file was changed. Otherwise its last write did not finish, or it was cut or changed. */
   isInside: boolean
 }
 
@@ -182,9 +182,10 @@ export class Spool {
     for (let offset = 0; ;) {
       const record = readRecord(content, offset)
       if (record === undefined) {
-        const next = endOf(content, offset)
-        // Only a record that is known to begin there is read: a result could contain what looks like one.
-        if (next === undefined || readRecord(content, next) === undefined) break
+        // Only a record that is known to begin there is read: a result could contain what looks like one. Several side by side can be damaged.
+        let next = endOf(content, offset)
+        while (next !== undefined && readRecord(content, next) === undefined) next = endOf(content, next)
+        if (next === undefined) break
         lostInside += next - offset
         offset = next
         continue
