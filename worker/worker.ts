@@ -159,7 +159,7 @@ function tellDamage({ damage, size }: Spool, path: string, logger: Logger): void
   else
     logger.warn(
       facts,
-      'the file of results ends within one: it was cut, or its last write did not finish; the others are kept',
+      'the file of results ends in what is no result: it was cut or changed, or its last write did not finish; the results before that are kept',
     )
 }
 

@@ -240,6 +240,7 @@ class SessionHandler {
       case 'drainState':
         session.saysDraining = message.value.draining
         cluster.changed()
+        if (!session.isDraining) writer.claim().catch(this.#unwritten)
         return
       case 'cancelAck':
         // False: the worker does not hold this run. Its deadline in the database ends the run if no result arrives.

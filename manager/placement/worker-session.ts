@@ -81,7 +81,7 @@ export class WorkerSession implements WorkerView {
   isDrainAsked: boolean
   /** Calls of `sendDrain`: what was read from the row before one must not be applied after it. */
   drainCalls = 0
-  /** The worker drains on its own, as it does before it exits. */
+  /** The worker accepts no runs: it was told to, will exit, or has no room for results. */
   saysDraining = false
   isAlive = true
   isSuspect = false

@@ -7,7 +7,7 @@ import { MAX_STATE_VALUE_BYTES, refusalOfKey } from '#guests/wasm/index.ts'
 import type { TaskCaller } from '../access/access.ts'
 import { MAX_STATE_BYTES, MAX_STATE_KEYS, findState, listState, writeState } from '../store/task-state.ts'
 import type { StateGrown, StateRefused, StateValue } from '../store/task-state.ts'
-import type { AmountQuotas } from '../store/amount-quotas.ts'
+import type { AmountQuotas, TakenRoom } from '../store/amount-quotas.ts'
 import type { TaskStateWrite } from './schema.ts'
 import type { TasksService } from '../tasks/service.ts'
 
@@ -20,7 +20,7 @@ export type StateDeps = {
   database: Database
   tasks: Pick<TasksService, 'require'>
   /** Of domains: how much state their tasks have. */
-  amounts: Pick<AmountQuotas, 'ready' | 'require' | 'changed'>
+  amounts: Pick<AmountQuotas, 'ready' | 'take'>
 }
 
 export function createStateService({ database, tasks, amounts }: StateDeps) {
@@ -33,15 +33,28 @@ export function createStateService({ database, tasks, amounts }: StateDeps) {
     requireNames(client, key)
     if (change.value !== null)
       await amounts.ready(domainId, { state_keys: 1, state_bytes: Buffer.byteLength(key) + change.value.length })
-    const requireRoom = ({ keys, bytes }: StateGrown) =>
-      amounts.require(domainId, { state_keys: keys, state_bytes: bytes })
-    const { grown, stored } = await database.transaction(async (tx) => {
-      const written = await writeState(tx, { taskKey, client, key, caller, requireRoom, ...change })
-      if (typeof written === 'string') throw refusalOf(written)
-      return { grown: written, stored: await findState(tx, { taskKey, client, key }) }
-    })
-    amounts.changed(domainId, { state_keys: grown.keys, state_bytes: grown.bytes })
-    return stored
+    // Writes at the same time have no more room together than one after another.
+    let room: TakenRoom | undefined
+    const leaveRoom = () => {
+      room?.[Symbol.dispose]()
+      room = undefined
+    }
+    const requireRoom = ({ keys, bytes }: StateGrown) => {
+      room = amounts.take(domainId, { state_keys: keys, state_bytes: bytes })
+    }
+    try {
+      const stored = await database.transaction(async (tx) => {
+        // Of an attempt that PostgreSQL asked to repeat.
+        leaveRoom()
+        const refused = await writeState(tx, { taskKey, client, key, caller, requireRoom, ...change })
+        if (refused !== undefined) throw refusalOf(refused)
+        return await findState(tx, { taskKey, client, key })
+      })
+      room?.committed()
+      return stored
+    } finally {
+      leaveRoom()
+    }
   }
 
   return {

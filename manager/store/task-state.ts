@@ -92,7 +92,7 @@ export type StateWrite = StatePlace & {
   /** The version that must be stored, 0 for none; undefined: any. */
   version: number | undefined
   caller: TaskCaller
-  /** Throws if the domain has no room for so much more. */
+  /** Called before the write. Throws if the domain has no room for so much more. */
   requireRoom: (grown: StateGrown) => void
 }
 
@@ -100,13 +100,13 @@ export type StateWrite = StatePlace & {
 export type StateGrown = { keys: number; bytes: number }
 
 /** Writes one value as a user: under the lock of the task, so that runs that read it before are repeated. */
-export async function writeState(tx: Transaction, write: StateWrite): Promise<StateRefused | StateGrown> {
+export async function writeState(tx: Transaction, write: StateWrite): Promise<StateRefused | undefined> {
   const { taskKey, client, key, value, version, caller, requireRoom } = write
   const size = await lockSize(tx, taskKey)
   if (size === undefined) return 'no task'
   const before = await findState(tx, write)
   if (version !== undefined && version !== (before?.version ?? 0)) return 'version'
-  if (value === null && before === undefined) return { keys: 0, bytes: 0 }
+  if (value === null && before === undefined) return undefined
   const keyBytes = Buffer.byteLength(key)
   const keys = Number(value !== null) - Number(before !== undefined)
   const bytes = (value === null ? 0 : keyBytes + value.length) - (before === undefined ? 0 : keyBytes + before.size)
@@ -126,7 +126,7 @@ export async function writeState(tx: Transaction, write: StateWrite): Promise<St
     WITH sized AS (UPDATE task_state_sizes SET keys = keys + ${keys}, bytes = bytes + ${bytes} WHERE task_key = ${taskKey}),
     changed AS (SELECT t.key, t.id, t.name, t.domain_key FROM tasks t WHERE t.key = ${taskKey})
     ${recordManaged(actorOf(caller), { type: 'task', change: 'update', attributes })}`.execute(tx)
-  return { keys, bytes }
+  return undefined
 }
 
 /** Undefined: the task was deleted. */

@@ -45,10 +45,14 @@ const HELD = `
   SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
   WHERE r.worker_key = ANY($1::bigint[]) AND r.next_check_at IS NOT NULL ORDER BY r.key FOR UPDATE`
 
+const COUNT_HELD = `
+  SELECT r.worker_key, count(*)::int AS held FROM runs r
+  WHERE r.worker_key = ANY($1::bigint[]) AND r.next_check_at IS NOT NULL GROUP BY r.worker_key`
+
 /** Workers whose runs are read by one statement. */
 const MAX_TOGETHER = 100
-/** Runs that they claim. A worker with more is alone. */
-const MAX_CLAIMED_TOGETHER = 5_000
+/** Runs that they claim or have in the database: a worker that was restarted claims none. A worker with more is alone. */
+const MAX_RUNS_TOGETHER = 5_000
 
 /**
  * After a loss of the manager, all of its workers say Hello within seconds: those of a batch are written together. Returns an outcome for each;
@@ -60,23 +64,37 @@ export async function reconcileHellos(
   managerId: string,
 ): Promise<(Reconciliation | undefined)[]> {
   const outcomes = new Map<BegunSession, Reconciliation | undefined>()
+  const held = hellos.length > 1 ? await countHeld(batch, hellos) : new Map<number, number>()
   let left = [...hellos]
   while (left.length > 0) {
-    // Two sessions of one worker are two statements, of which the later one is in force.
-    const ofWorkers = new Map<number, BegunSession>()
-    let claimed = 0
-    for (const hello of left) {
-      if (ofWorkers.has(hello.session.key)) continue
-      claimed += hello.claims.running.size + hello.claims.spooled.size
-      if (ofWorkers.size === MAX_TOGETHER || (ofWorkers.size > 0 && claimed > MAX_CLAIMED_TOGETHER)) break
-      ofWorkers.set(hello.session.key, hello)
-    }
-    const together = [...ofWorkers.values()]
-    left = left.filter((hello) => ofWorkers.get(hello.session.key) !== hello)
+    const together = takeTogether(left, held)
+    const taken = new Set(together)
+    left = left.filter((hello) => !taken.has(hello))
     const settled = await reconcileTogether(batch, together, managerId)
     for (const [index, hello] of together.entries()) outcomes.set(hello, settled[index])
   }
   return hellos.map((hello) => outcomes.get(hello))
+}
+
+/** Runs in the database, by the key of the worker. */
+async function countHeld(batch: RunBatch, hellos: readonly BegunSession[]): Promise<Map<number, number>> {
+  const keys = hellos.map(({ session }) => session.key)
+  const rows = await batch.rows<{ worker_key: number; held: number }>('count-held-runs', COUNT_HELD, [keys])
+  return new Map(rows.map(({ worker_key: key, held }) => [key, held]))
+}
+
+/** The next Hellos that are written by the same statements. Two sessions of one worker are two statements, of which the later one is in force. */
+export function takeTogether(left: readonly BegunSession[], held: ReadonlyMap<number, number>): BegunSession[] {
+  const ofWorkers = new Map<number, BegunSession>()
+  let runs = 0
+  for (const hello of left) {
+    const { key } = hello.session
+    if (ofWorkers.has(key)) continue
+    runs += Math.max(hello.claims.running.size + hello.claims.spooled.size, held.get(key) ?? 0)
+    if (ofWorkers.size === MAX_TOGETHER || (ofWorkers.size > 0 && runs > MAX_RUNS_TOGETHER)) break
+    ofWorkers.set(key, hello)
+  }
+  return [...ofWorkers.values()]
 }
 
 type Reconciled = {

@@ -7,13 +7,15 @@ import { RUN_COLUMNS, fromRunRow, type RunRow } from '../store/run-rows.ts'
 import { STOPPED_BEFORE_RUNNING, isAssigned, type RunHandle } from '../model/run.ts'
 
 type StoppableRow = RunRow & { worker_key: number | null }
+/** `is_queued` false without a worker: it waits for its retry, or for its parts. */
+type StoppedRow = StoppableRow & { is_queued: boolean }
 
 // The sum makes PostgreSQL use the index of active runs instead of the index of all runs of the task.
 const FIND = `
-  SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
+  SELECT ${RUN_COLUMNS}, r.worker_key, r.queue_seq IS NOT NULL AS is_queued FROM runs r
   WHERE r.task_key + 0 = $1 AND r.next_check_at IS NOT NULL ORDER BY r.key FOR UPDATE`
 const FIND_ONE = `
-  SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
+  SELECT ${RUN_COLUMNS}, r.worker_key, r.queue_seq IS NOT NULL AS is_queued FROM runs r
   WHERE r.id = $2 AND r.task_key = $1 AND r.next_check_at IS NOT NULL FOR UPDATE`
 
 // With the deadline in the row any manager can finish the stop if this one dies. Who asks again does not postpone it.
@@ -35,14 +37,14 @@ export async function stopTask(batch: RunBatch, { taskKey, recordedFor, runId }:
   const finding =
     recordedFor === undefined ? [] : batch.rows<StoppedTask>('find-stopped-task', FIND_STOPPED_TASK, [taskKey])
   const rows = await (runId === undefined
-    ? batch.rows<StoppableRow>('find-stoppable', FIND, [taskKey])
-    : batch.rows<StoppableRow>('find-stoppable-one', FIND_ONE, [taskKey, runId]))
+    ? batch.rows<StoppedRow>('find-stoppable', FIND, [taskKey])
+    : batch.rows<StoppedRow>('find-stoppable-one', FIND_ONE, [taskKey, runId]))
   const [task] = await finding
   if (recordedFor !== undefined && task !== undefined && rows.length > 0)
     batch.record(recordedFor, task, { type: 'task', change: 'stop' })
-  const waiting = rows.filter((row) => row.worker_key === null).map(fromRunRow)
-  await endStopped(batch, waiting)
-  for (const run of waiting) batch.context.queues.add(run.needs, -1)
+  const waiting = rows.filter((row) => row.worker_key === null)
+  await endStopped(batch, waiting.map(fromRunRow))
+  for (const row of waiting) if (row.is_queued) batch.context.queues.add(row.needs, -1)
   const held = rows.filter((row) => row.worker_key !== null)
   if (held.length === 0) return []
   const keys = held.map((row) => row.key)

@@ -346,3 +346,24 @@ test('while the state of a domain is counted, runs of another one end', async ()
   })
   expect((await counted).results).toEqual([1])
 })
+
+test('values that are written at the same time have no more room together than one after another', async () => {
+  const domain = await newDomain()
+  const tasks = await Promise.all(Array.from({ length: AT_ONCE }, () => created(domain)))
+  await limit(domain, { state_keys: 5 })
+  for (let round = 0; round < ROUNDS; round++) {
+    const put = (id: string) => call('PUT', `/tasks/${id}/state/k`, { value: 'x' })
+    const answers = await Promise.all(tasks.map(put))
+    const refused = answers.filter(({ status }) => status !== 200)
+    for (const one of refused) expectRefusal(one, 'keys of state', 5)
+    // One that commits can count twice for a moment, never less than once.
+    expect(refused.length).toBeGreaterThanOrEqual(AT_ONCE - 5)
+    expect(refused.length).toBeLessThan(AT_ONCE)
+    expect(await usageOf(domain)).toMatchObject({ state_keys: { used: AT_ONCE - refused.length } })
+    // What does not grow needs no room.
+    const [written] = tasks.filter((_, index) => answers[index]?.status === 200)
+    expect((await put(written ?? '')).status).toBe(200)
+    for (const [index, id] of tasks.entries())
+      if (answers[index]?.status === 200) expect((await call('DELETE', `/tasks/${id}/state/k`)).status).toBe(204)
+  }
+})

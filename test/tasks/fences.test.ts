@@ -106,6 +106,25 @@ test('a returned run is assigned again with a higher fence and is not counted as
   })
 })
 
+test('a worker that says that it takes no runs does not get back the run that it rejected, until it says otherwise', async () => {
+  const worker = newWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker)
+  worker.say({ drain_state: { draining: true, running: 0 } })
+  worker.say({ reject: { run: assignment.run, reason: 'REJECT_REASON_NO_SLOT', message: 'no room for results' } })
+  await until(
+    'the run to wait',
+    () => client.get(`/tasks/${id}/runs`),
+    ({ body }) => JSON.stringify(body).includes('no room for results'),
+  )
+  await new Promise((resolve) => setTimeout(resolve, 500))
+  expect(worker.assignments).toHaveLength(1)
+  worker.say({ drain_state: { draining: false, running: 0 } })
+  const again = await worker.assignment(1)
+  worker.result(again.run)
+  expect(await client.ended(id)).toMatchObject({ state: 3 })
+})
+
 test('a failed fetch has three attempts, each under a fence of its own', async () => {
   const worker = newWorker()
   await worker.join()
@@ -434,4 +453,34 @@ test('a result above 256 KiB arrives in parts and is returned whole', async () =
   expect((await client.get(`/tasks/${id}/runs`)).body).toMatchObject({
     runs: [{ results: null, result_bytes: bytes.length }],
   })
+})
+
+test('stopping a run that waits for its retry hides no queued run from the claims', async () => {
+  // Sweeps count the queues anew.
+  await using stack = new AsyncDisposableStack()
+  const rare = await startTestManager(db.database, { timing: { sweepIntervalMs: 3_600_000 } })
+  stack.defer(() => rare.close())
+  const own = clientOf(rare.app)
+  const worker = new FakeWorker(rare)
+  stack.defer(() => worker.leave())
+  await worker.join()
+  const fields = { inputs: [1, 2], labels: { fake: worker.labels } }
+  const failing = await own.task('add', { ...fields, retry: { backoff: '100s' } })
+  await own.post(`/tasks/${failing}/start`)
+  worker.fail((await worker.assignment()).run, 'FAILURE_REASON_FETCH_FAILED')
+  expect(await worker.receipt()).toBe(true)
+  worker.say({ drain_state: { draining: true, running: 0 } })
+  const queued = await own.task('add', fields)
+  await until(
+    'the worker to drain',
+    () => own.get(`/tasks/${queued}/placement`),
+    ({ body }) => JSON.stringify(body).includes('it is draining'),
+  )
+  await own.post(`/tasks/${queued}/start`)
+  expect((await own.post(`/tasks/${failing}/stop`)).status).toBe(200)
+  expect(await own.ended(failing)).toMatchObject({ state: 6 })
+  worker.say({ drain_state: { draining: false, running: 0 } })
+  const { run } = await worker.assignment(1)
+  worker.result(run)
+  expect(await own.ended(queued)).toMatchObject({ state: 3 })
 })

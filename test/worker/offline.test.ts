@@ -1,5 +1,7 @@
 /** Work without a manager: runs with `on_lost: wait` survive a restart of the worker, output and results come later (task-manager.md section 3). */
 import { readdirSync, statSync } from 'node:fs'
+import { open } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { OnLost, WireTaskState } from '#proto/index.ts'
@@ -23,6 +25,14 @@ const spooledBytes = (folder: string): number =>
   readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && entry.name === 'spool')
     .reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).size, 0)
+
+/** No file can become longer, as on a full disk. */
+async function refuseAppends(folder: string) {
+  const handle = await open(join(folder, 'any'), 'w')
+  await handle.close()
+  const files = Object.getPrototypeOf(handle) as FileHandle
+  return vi.spyOn(files, 'appendFile').mockRejectedValue(new Error('no space left on device'))
+}
 
 describe('a run with on_lost wait', () => {
   test('continues after a restart without network, and its result is delivered when the manager is back', async () => {
@@ -63,7 +73,7 @@ describe('a run with on_lost wait', () => {
     joined.manager.assign(await napModule(), 'run-1', WAIT)
     await joined.manager.running('run-1')
     await joined.stopManager()
-    const refusing = vi.spyOn(Spool.prototype, 'add').mockRejectedValue(new Error('no space left on device'))
+    const refusing = await refuseAppends(joined.folder)
     await until(() => refusing.mock.calls.length > 0)
     await joined.stop()
     refusing.mockRestore()
@@ -73,6 +83,23 @@ describe('a run with on_lost wait', () => {
     expect(await joined.manager.result('run-1')).toMatchObject({ state: WireTaskState.COMPLETED, resultsJson: '[42]' })
     await worker.stop()
     // Acknowledged, it is never run again.
+    await joined.join()
+    expect(joined.manager.heard('hello').at(-1)).toMatchObject({ running: [], spooled: [] })
+  })
+
+  test('whose result is acknowledged before the disk refuses it is not run again', async () => {
+    await using joined = await JoinedWorker.start()
+    const { add } = Spool.prototype
+    const refusing = vi.spyOn(Spool.prototype, 'add').mockImplementation(async function (this: Spool, key, payload) {
+      await add.call(this, key, payload)
+      await until(() => this.find(key) === undefined)
+      throw new Error('no space left on device')
+    })
+    joined.manager.assign(await napModule(), 'run-1', WAIT)
+    expect(await joined.manager.result('run-1')).toMatchObject({ state: WireTaskState.COMPLETED })
+    await joined.stop()
+    expect(refusing.mock.settledResults).toMatchObject([{ type: 'rejected' }])
+    refusing.mockRestore()
     await joined.join()
     expect(joined.manager.heard('hello').at(-1)).toMatchObject({ running: [], spooled: [] })
   })

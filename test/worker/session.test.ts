@@ -410,6 +410,30 @@ describe('a worker that drains or stops', () => {
     expect(await manager.result('run-2')).toMatchObject({ resultsJson: '[3]' })
   })
 
+  test('says that it takes no runs while results fill its spool, before it rejects one, and says when it does again', async () => {
+    manager.acknowledges = false
+    manager.heartbeatIntervalMs = 200
+    await joinManager({ SKEIN_WORKER_SPOOL_BYTES: '16' })
+    manager.assign('add', 'run-1', { inputsJson: '[1,2]' })
+    const result = await manager.result('run-1')
+    manager.assign('add', 'run-2', { inputsJson: '[1,2]' })
+    await until(() => manager.heard('reject').length === 1)
+    expect(manager.heard('reject')[0]).toMatchObject({ reason: RejectReason.NO_SLOT })
+    const said = manager.said.map(({ case: name }) => name)
+    expect(said.indexOf('drainState')).toBeGreaterThan(0)
+    expect(said.indexOf('drainState')).toBeLessThan(said.indexOf('reject'))
+    // A manager that it comes to is told too, once.
+    await nextHello()
+    await until(() => manager.heard('drainState').length === 2)
+    await until(() => manager.heard('heartbeat').length > 4)
+    expect(manager.heard('drainState')).toMatchObject([{ draining: true }, { draining: true }])
+    manager.acknowledge([result], true)
+    await until(() => manager.heard('drainState').length === 3)
+    expect(manager.heard('drainState')[2]).toMatchObject({ draining: false })
+    manager.assign('add', 'run-3', { inputsJson: '[1,2]' })
+    expect(await manager.result('run-3')).toMatchObject({ resultsJson: '[3]' })
+  })
+
   test('returns the runs that it could not finish', async () => {
     const worker = await joinManager()
     manager.assign('endless', 'run-1')

@@ -2,7 +2,7 @@
 import { execFileSync, spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -30,7 +30,7 @@ const payload = (index: number, bytes: number) => new Uint8Array(bytes).fill(ind
 
 /** Runs the program until `isEnough` says so of one of its lines, and kills it then. Returns its lines. */
 async function spoolUntil(
-  { bytes, kept, prefix = [] }: { bytes: number; kept: 'all' | 'newest'; prefix?: string[] },
+  { bytes, kept, prefix = [] }: { bytes: number | string; kept: 'all' | 'newest'; prefix?: string[] },
   isEnough: (line: string, child: ChildProcess) => boolean,
 ): Promise<string[]> {
   const [file, ...words] = [...prefix, process.execPath, '--disable-warning=ExperimentalWarning', PROGRAM]
@@ -121,6 +121,25 @@ test('a changed byte of a result loses this result only, and says so once', asyn
   }
 })
 
+test('changed results side by side lose themselves only', async () => {
+  let spool = await open()
+  for (let index = 0; index < 6; index++) await spool.add(String(index), payload(index, 30))
+  await spool.close()
+  const changed = readFileSync(path)
+  const recordBytes = changed.length / 6
+  // As after a sector of the disk with zeros: the payloads of three results.
+  for (const index of [1, 2, 3]) changed.fill(0, index * recordBytes + 12, (index + 1) * recordBytes)
+  writeFileSync(path, changed)
+  spool = await open()
+  expect(spool.results().map(({ key }) => key)).toEqual(['0', '4', '5'])
+  expect(spool.damage).toEqual({ bytes: 3 * recordBytes, isInside: true })
+  await spool.close()
+  spool = await open()
+  expect(spool.results().map(({ key }) => key)).toEqual(['0', '4', '5'])
+  expect(spool.damage).toBeUndefined()
+  await spool.close()
+})
+
 test('a changed byte anywhere invents no result', async () => {
   let spool = await open()
   for (let index = 0; index < 3; index++) await spool.add(String(index), payload(index, 30))
@@ -164,3 +183,44 @@ test('a full disk keeps what it has, refuses new work, and gets the rest when th
   for (const { key, payload: bytes } of spool.results()) expect(bytes).toEqual(payload(Number(key), 500))
   await spool.close()
 }, 60_000)
+
+test('a result that does not fit on the disk takes no smaller one with it', async () => {
+  const SIZES = [500, 20_000, 300]
+  const lines = await spoolUntil(
+    { bytes: SIZES.join(','), kept: 'all', prefix: ['prlimit', `--fsize=${LIMIT_BYTES}:unlimited`] },
+    (line, child) => {
+      if (line === 'begin 9') execFileSync('prlimit', ['--pid', String(child.pid), '--fsize=unlimited:unlimited'])
+      return line.startsWith('saved')
+    },
+  )
+  expect(numbers(lines, 'refused').slice(0, 3)).toEqual([1, 4, 7])
+  expect(numbers(lines, 'kept').slice(0, 6)).toEqual([0, 2, 3, 5, 6, 8])
+  expect(lines.some((line) => line.startsWith('saved'))).toBe(true)
+  const spool = await open()
+  const found = new Map(spool.results().map((result) => [Number(result.key), result.payload]))
+  for (const index of [...numbers(lines, 'kept'), ...numbers(lines, 'refused')])
+    expect(found.get(index)).toEqual(payload(index, SIZES[index % SIZES.length] ?? 0))
+  await spool.close()
+}, 60_000)
+
+test('a file that cannot be compacted takes further results', async () => {
+  const MIB = 1024 * 1024
+  let spool = await open()
+  // Nothing can be written beside the file.
+  mkdirSync(`${path}.new`)
+  for (let index = 0; index < 40; index++) {
+    await spool.add(String(index), payload(index, MIB))
+    if (index > 0) spool.acknowledge(String(index))
+  }
+  await spool.add('next', payload(41, 20))
+  expect(spool.isRefused).toBe(false)
+  expect(statSync(path).size).toBeGreaterThan(40 * MIB)
+  rmSync(`${path}.new`, { recursive: true })
+  await spool.close()
+  spool = await open()
+  expect(spool.results()).toEqual([
+    { key: '0', payload: payload(0, MIB) },
+    { key: 'next', payload: payload(41, 20) },
+  ])
+  await spool.close()
+})

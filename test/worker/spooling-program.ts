@@ -1,11 +1,12 @@
 /**
- * A program that adds results of this size to a spool, one after the other, and says which are kept, until it is killed. All but the newest three
- * are acknowledged if the third argument says so. `npx node spooling-program.ts PATH BYTES (all|newest)`
+ * A program that adds results to a spool, one after the other, and says which are kept, until it is killed. Their sizes are the given ones in turn. All
+ * but the newest three are acknowledged if the third argument says so. `npx node spooling-program.ts PATH BYTES[,BYTES…] (all|newest)`
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { Spool } from '#worker/spool/index.ts'
 
 const [path = '', bytes = '0', kept = 'all'] = process.argv.slice(2)
+const sizes = bytes.split(',').map(Number)
 const MAX_RESULTS = 200
 const UNACKNOWLEDGED = 3
 
@@ -15,7 +16,7 @@ const first = spool.results().reduce((next, { key }) => Math.max(next, Number(ke
 let wasRefused = false
 for (let index = first; index < first + MAX_RESULTS; index++) {
   say(`begin ${index}`)
-  await spool.add(String(index), new Uint8Array(Number(bytes)).fill(index)).then(
+  await spool.add(String(index), new Uint8Array(sizes[index % sizes.length] ?? 0).fill(index)).then(
     () => say(`kept ${index}`),
     () => say(`refused ${index}`),
   )

@@ -129,8 +129,6 @@ class Session {
         this.#isWelcome = true
         lease.renewed(HELLO_SEQUENCE, this.#leaseTtlMs)
         runs.connect(this.#outbox, message.value)
-        if (runs.isDraining)
-          this.#outbox.enqueue({ case: 'drainState', value: { draining: true, running: runs.count } })
         this.#deps.onWelcome()
         this.#beatLater(stop)
         return
@@ -188,6 +186,7 @@ class Session {
     const { runs, modules, lease, measure } = this.#deps
     runs.resendUnconfirmed()
     runs.giveBackSlow()
+    runs.tellWhetherItTakesRuns()
     const changes = modules.takeChanges()
     this.#sequence++
     const value = {

@@ -106,6 +106,8 @@ export class Runs {
   /** Ended runs whose result is not on disk yet. */
   #settling = 0
   #isDraining = false
+  /** What the manager of this session was told last. */
+  #saidDraining = false
   #onEmpty: (() => void) | undefined
 
   constructor(deps: RunsDeps) {
@@ -130,7 +132,18 @@ export class Runs {
 
   set isDraining(isDraining: boolean) {
     this.#isDraining = isDraining
-    this.#outbox?.enqueue({ case: 'drainState', value: { draining: isDraining, running: this.count } })
+    this.tellWhetherItTakesRuns()
+  }
+
+  /**
+   * Runs at each heartbeat. Tells the manager when this worker begins or ceases to refuse all runs. Without that, the manager would give it a run
+   * that it has just rejected at once again. It takes runs again at a heartbeat at the earliest, so that it does not change back and forth.
+   */
+  tellWhetherItTakesRuns(): void {
+    const draining = this.#isDraining || this.#deps.spool.isFull
+    if (this.#outbox === undefined || draining === this.#saidDraining) return
+    this.#saidDraining = draining
+    this.#outbox.enqueue({ case: 'drainState', value: { draining, running: this.count } })
   }
 
   /** Lists the runs for the status display. */
@@ -158,6 +171,8 @@ export class Runs {
   /** A session was established: reconciles the claims of Hello, and later reports use this session. */
   connect(outbox: Outbox, welcome: Welcome): void {
     this.#outbox = outbox
+    this.#saidDraining = false
+    this.tellWhetherItTakesRuns()
     this.#unacknowledged.clear()
     for (const run of welcome.acknowledged) this.#forget(keyOf(run))
     for (const run of welcome.stop) this.#end(keyOf(run), 'nobody')
@@ -188,7 +203,11 @@ export class Runs {
     const { run } = assignment
     if (run === undefined || this.#isKnown(run)) return
     const refusal = this.#findRefusal(assignment)
-    if (refusal !== undefined) return this.#outbox?.rejected(run, ...refusal)
+    if (refusal !== undefined) {
+      // Before the rejection, which lets the manager look for a worker.
+      if (this.#deps.spool.isFull) this.tellWhetherItTakesRuns()
+      return this.#outbox?.rejected(run, ...refusal)
+    }
     if (isComplete(assignment)) {
       void this.#execute(assignment, 'assigned')
       return
@@ -485,6 +504,8 @@ export class Runs {
     const stored = this.#deps.spool.add(keyOf(assignment.run), toBinary(RunResultSchema, result), urgency)
     this.#outbox?.ended(result)
     await stored.catch((error: unknown) => {
+      // The manager had it before the disk refused it: no acknowledgement follows that would remove it from this set.
+      if (this.#deps.spool.find(keyOf(assignment.run)) === undefined) return
       this.#unsaved.add(keyOf(assignment.run))
       this.#deps.logger.error({ err: error }, 'failed to spool a result; a crash would lose it')
     })

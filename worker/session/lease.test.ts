@@ -99,6 +99,18 @@ describe('the lease of a worker', () => {
     expect(lease.isValid()).toBe(false)
   })
 
+  test('notices a sleep also while the clock is not set', () => {
+    lease = new Lease({ now: () => nowMs, wallNow: () => nowMs + sleptMs })
+    renewAfter(1n, 0)
+    lease.followClock()
+    sleptMs = 2_001
+    expect(lease.hasSlept()).toBe(true)
+    expect(lease.isValid()).toBe(false)
+    lease.end()
+    renewAfter(2n, 0)
+    expect(lease.isValid()).toBe(true)
+  })
+
   test('takes a day forward for a sleep, once', () => {
     renewAfter(1n, 0)
     sleptMs = DAY_MS

@@ -17,8 +17,8 @@ const MARGIN_MS = 2_000
 /** The wall clock can be corrected a little; a larger jump means that the machine was suspended. */
 const MAX_JUMP_MS = 2_000
 /**
- * Before it, the clock of a machine was not set, as after the start of a device without a battery for its clock. Such a device does not know how long it was
- * suspended either.
+ * Before it, the clock of a machine was not set, as after the start of a device without a battery for its clock. Such a device may not know how long it was
+ * suspended either: only a jump over this time is no sign of it.
  */
 const FIRST_SET_MS = Date.UTC(2020, 0)
 /** Limit of recorded heartbeats without an answer. */
@@ -77,7 +77,9 @@ export class Lease {
    */
   hasSlept(): boolean {
     const expectedMs = this.#offsetMs + this.#clocks.now()
-    return expectedMs >= FIRST_SET_MS && this.#clocks.wallNow() - expectedMs > MAX_JUMP_MS
+    const wallMs = this.#clocks.wallNow()
+    const isFirstSet = expectedMs < FIRST_SET_MS && wallMs >= FIRST_SET_MS
+    return !isFirstSet && wallMs - expectedMs > MAX_JUMP_MS
   }
 
   /**

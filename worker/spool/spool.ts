@@ -32,7 +32,7 @@ const MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 export type SpoolDamage = {
   /** Bytes that are no record. */
   bytes: number
-  /** Whole records follow them: the file was changed. Otherwise its last write did not finish, or it was cut. */
+  /** Whole records follow them: the file was changed. Otherwise its last write did not finish, or it was cut or changed. */
   isInside: boolean
 }
 
@@ -55,9 +55,12 @@ export class Spool {
   /** Records of acknowledgements for the next write. */
   #acknowledgements: Uint8Array[] = []
   #writing: Promise<void> | undefined
-  /** Results that the disk refused. They are in memory, and are written again later. */
-  #refused: Unwritten[] = []
+  /** Unacknowledged results that the disk refused. They are in memory, and are written again later. */
+  readonly #refused = new Map<string, Unwritten>()
+  /** While it is set, the refused results wait for their next try. */
   #retryTimer: NodeJS.Timeout | undefined
+  /** The file is not compacted before this time, because that failed. */
+  #noCompactionUntilMs = 0
   /** Undefined: the file was whole when it was opened. */
   damage: SpoolDamage | undefined
   #acknowledging: NodeJS.Timeout | undefined
@@ -106,7 +109,7 @@ export class Spool {
 
   /** True while the only copy of a result is in memory, because the disk refused it. */
   get isRefused(): boolean {
-    return this.#refused.some(({ key }) => this.#held.has(key))
+    return this.#refused.size > 0
   }
 
   /** Oldest first. */
@@ -141,6 +144,7 @@ export class Spool {
   /** Removes the result. This is not synced: a lost acknowledgement costs one more delivery of a result, which is recorded once. */
   acknowledge(key: string): void {
     if (!this.#release(key)) return
+    this.#refused.delete(key)
     const unwritten = this.#deferred.get(key)
     if (unwritten !== undefined) {
       this.#deferred.delete(key)
@@ -160,10 +164,13 @@ export class Spool {
 
   async close(): Promise<void> {
     clearTimeout(this.#deferTimer)
+    // What the disk refused gets its last try now.
     clearTimeout(this.#retryTimer)
+    this.#retryTimer = undefined
     this.writeDeferredNow()
     this.#startWriting()
     await this.#writing
+    clearTimeout(this.#retryTimer)
     clearTimeout(this.#acknowledging)
     await this.#file.close()
   }
@@ -175,9 +182,10 @@ export class Spool {
     for (let offset = 0; ;) {
       const record = readRecord(content, offset)
       if (record === undefined) {
-        const next = endOf(content, offset)
-        // Only a record that is known to begin there is read: a result could contain what looks like one.
-        if (next === undefined || readRecord(content, next) === undefined) break
+        // Only a record that is known to begin there is read: a result could contain what looks like one. Several side by side can be damaged.
+        let next = endOf(content, offset)
+        while (next !== undefined && readRecord(content, next) === undefined) next = endOf(content, next)
+        if (next === undefined) break
         lostInside += next - offset
         offset = next
         continue
@@ -237,35 +245,83 @@ export class Spool {
     await new Promise(setImmediate)
     clearTimeout(this.#acknowledging)
     this.#acknowledging = undefined
-    for (let isFirst = true; isFirst || this.#due.length > 0; isFirst = false) {
+    do {
       const results = this.#due
       const acknowledgements = this.#acknowledgements
       this.#due = []
       this.#acknowledgements = []
-      const again = this.#refused.filter(({ key }) => this.#held.has(key))
-      this.#refused = []
       try {
-        if (this.#held.size === this.#deferred.size) await this.#truncate()
-        else if (this.#fileBytes > COMPACT_BYTES && this.#fileBytes > 2 * this.#heldBytes) await this.#compact()
-        else await this.#write([...again, ...results], acknowledgements)
+        await this.#writeNew(results, acknowledgements)
         for (const result of results) result.resolve()
       } catch (cause) {
         const error = new ServiceError('unavailable', `failed to write results to ${this.#path}`, { cause })
-        for (const result of results) result.reject(error)
-        this.#refused = [...again, ...results]
-        this.#retryTimer ??= setTimeout(() => {
-          this.#retryTimer = undefined
-          this.#startWriting()
-        }, RETRY_MS).unref()
+        for (const result of results) {
+          if (this.#held.has(result.key)) this.#refused.set(result.key, result)
+          result.reject(error)
+        }
+        this.#retryLater()
       }
-    }
+      if (this.#isRetryDue) await this.#writeSmallestRefused()
+    } while (this.#due.length > 0 || this.#isRetryDue)
     // This is in the same turn in which nothing is due any more, so that the next result starts a new write.
     this.#writing = undefined
     if (this.#acknowledgements.length > 0) this.#writeLater()
   }
 
+  async #writeNew(results: readonly Unwritten[], acknowledgements: readonly Uint8Array[]): Promise<void> {
+    if (this.#held.size === this.#deferred.size) await this.#truncate()
+    else if (!(this.#isCompactionDue && (await this.#hasCompacted()))) await this.#write(results, acknowledgements)
+  }
+
+  get #isRetryDue(): boolean {
+    return this.#refused.size > 0 && this.#retryTimer === undefined
+  }
+
+  /**
+   * Each refused result has a write of its own, after the new ones: a large one that still does not fit takes no other with it. If the smallest does
+   * not fit, none does.
+   */
+  async #writeSmallestRefused(): Promise<void> {
+    const [first, ...others] = this.#refused.values()
+    if (first === undefined) return
+    const smallest = others.reduce((least, one) => (one.payload.length < least.payload.length ? one : least), first)
+    try {
+      await this.#write([smallest], [])
+      this.#refused.delete(smallest.key)
+    } catch {
+      this.#retryLater()
+    }
+  }
+
+  #retryLater(): void {
+    this.#retryTimer ??= setTimeout(() => {
+      this.#retryTimer = undefined
+      this.#startWriting()
+    }, RETRY_MS).unref()
+  }
+
+  get #isCompactionDue(): boolean {
+    const isMostlyAcknowledged = this.#fileBytes > COMPACT_BYTES && this.#fileBytes > 2 * this.#heldBytes
+    return isMostlyAcknowledged && monotonicMs() >= this.#noCompactionUntilMs
+  }
+
+  /** False if there is no space for a second file, which need not refuse what fits into the first one. */
+  async #hasCompacted(): Promise<boolean> {
+    const refused = [...this.#refused.keys()]
+    try {
+      await this.#compact()
+    } catch {
+      this.#noCompactionUntilMs = monotonicMs() + RETRY_MS
+      return false
+    }
+    // These are in the new file too.
+    for (const key of refused) this.#refused.delete(key)
+    return true
+  }
+
   /** A result comes before its acknowledgement, which can arrive while this write is queued. */
   async #write(results: readonly Unwritten[], acknowledgements: readonly Uint8Array[]): Promise<void> {
+    if (results.length + acknowledgements.length === 0) return
     const bytes = Buffer.concat([
       ...results.map(({ key, payload }) => encodeRecord(KIND_RESULT, key, payload)),
       ...acknowledgements,

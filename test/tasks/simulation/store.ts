@@ -161,6 +161,12 @@ function open(store: Store, keys: readonly number[]): StoredRun[] {
   return keys.flatMap((key) => store.tables.runs.get(key) ?? []).filter((run) => run.next_check_at !== null)
 }
 
+function heldBy(store: Store, workers: readonly number[]): StoredRun[] {
+  return store.runs.filter(
+    (run) => run.worker_key !== null && workers.includes(run.worker_key) && run.next_check_at !== null,
+  )
+}
+
 /** Workers whose session is the one that the manager means. */
 function current(store: Store, key: number | null, epoch: number | null): StoredWorker | undefined {
   const worker = key === null ? undefined : store.tables.workers.get(key)
@@ -313,18 +319,21 @@ const STATEMENTS: Readonly<Record<string, Statement>> = {
       run.next_check_at = store.now + (list<number>(checks)[at] ?? 0)
       return [{ ...run, waited_seconds: (store.now - run.created_at) / 1000 }]
     }),
-  'begin-session': (store, [key, epoch, boot, manager, lease]) => {
-    const worker = current(store, key as number, epoch as number)
-    if (worker === undefined) return []
-    const isNew = worker.boot_id !== boot
-    worker.boot_id = boot as string
-    worker.manager_id = manager as string
-    worker.lease_until = store.now + (lease as number)
-    return [{ is_new_boot: isNew }]
-  },
-  'held-runs': (store, [key]) =>
-    store.runs
-      .filter((run) => run.worker_key === key && run.next_check_at !== null)
+  'begin-sessions': (store, [keys, epochs, boots, leases, manager]) =>
+    list<number>(keys).flatMap((key, at) => {
+      const worker = current(store, key, list<number>(epochs)[at] ?? null)
+      if (worker === undefined) return []
+      const boot = list<string>(boots)[at] ?? ''
+      const isNew = worker.boot_id !== boot
+      worker.boot_id = boot
+      worker.manager_id = manager as string
+      worker.lease_until = store.now + (list<number>(leases)[at] ?? 0)
+      return [{ key, is_new_boot: isNew }]
+    }),
+  'count-held-runs': (store, [keys]) =>
+    list<number>(keys).map((key) => ({ worker_key: key, held: heldBy(store, [key]).length })),
+  'held-runs': (store, [keys]) =>
+    heldBy(store, list<number>(keys))
       .toSorted(byKey)
       .map((run) => ({ ...run })),
   'resume-runs': (store, [keys, margin]) => {

@@ -1329,7 +1329,7 @@ export const DrainSchema: GenMessage<Drain> = /*@__PURE__*/
  */
 export type DrainState = Message<"skein.cluster.v1.DrainState"> & {
   /**
-   * The worker accepts no runs: on request, or because it shuts down.
+   * The worker accepts no runs: on request, because it shuts down, or because it has no room for results.
    *
    * @generated from field: bool draining = 1;
    */
