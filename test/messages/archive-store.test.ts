@@ -297,7 +297,7 @@ test('an audit that fails is repeated later, and its failure is told until then'
   await newDomain('first')
   await moveArrivals(plant.api, 4)
   await archive(plant.api, folder.url)
-  const [{ path = '' } = {}] = await dataFilesOf(plant.api)
+  const path = (await dataFilesOf(plant.api))[0]?.path ?? ''
   renameSync(path, `${path}.moved`)
   // Nobody can look at it, and it is not missing.
   symlinkSync(path, path)
