@@ -59,6 +59,15 @@ async function archivedNames(): Promise<string[]> {
   return [...new Set(rows.map((row) => String(row['name'])))].toSorted()
 }
 
+/** One record of the device, which arrived so many weeks ago. */
+async function publishNamed(device: { secret: string; channelId: string }, n: string, weeks: number): Promise<void> {
+  const path = `/m/${plant.domainId}/c/${device.channelId}`
+  const type = { 'content-type': 'application/senml+json' }
+  const sent = await plant.api.as(`Client ${device.secret}`)('POST', path, [{ n, v: 1 }], type)
+  expect(sent.status, sent.text).toBe(202)
+  await moveArrivals(plant.api, weeks)
+}
+
 const word = () => readFileSync(join(folder.path, 'owner'), 'utf8')
 
 /** As if the mount had gone, and its empty mount point were left. */
@@ -102,13 +111,7 @@ test('one domain that cannot be written to stops no other, and the state says wh
 
 test('a range that always fails stops no later one of its domain', async () => {
   const device = await plant.newConnectedDevice()
-  const publish = async (n: string, weeks: number) => {
-    const path = `/m/${plant.domainId}/c/${device.channelId}`
-    const type = { 'content-type': 'application/senml+json' }
-    const sent = await plant.api.as(`Client ${device.secret}`)('POST', path, [{ n, v: 1 }], type)
-    expect(sent.status, sent.text).toBe(202)
-    await moveArrivals(plant.api, weeks)
-  }
+  const publish = (n: string, weeks: number) => publishNamed(device, n, weeks)
   await publish('old', 12)
   await publish('new', 4)
   const { rows } = await plant.api.database.pool.query<{ month: string }>(
@@ -294,7 +297,7 @@ test('an audit that fails is repeated later, and its failure is told until then'
   await newDomain('first')
   await moveArrivals(plant.api, 4)
   await archive(plant.api, folder.url)
-  const [{ path = '' } = {}] = await dataFilesOf(plant.api)
+  const path = (await dataFilesOf(plant.api))[0]?.path ?? ''
   renameSync(path, `${path}.moved`)
   // Nobody can look at it, and it is not missing.
   symlinkSync(path, path)
@@ -307,6 +310,29 @@ test('an audit that fails is repeated later, and its failure is told until then'
   // An hour later.
   const due = { memory: { ...memory, audit: { dueMs: 0 } } }
   expect(await archive(plant.api, folder.url, due)).toMatchObject({ failures: [], audit: { damagedFiles: 0 } })
+})
+
+test('damaged metadata of a table without records is made good', async () => {
+  const device = await plant.newConnectedDevice()
+  await publishNamed(device, 'deleted', 4)
+  await archive(plant.api, folder.url)
+  const path = `/${plant.domainId}/channels/${device.channelId}/messages?to=${Date.now() / 1000}`
+  expect((await plant.owner.call('DELETE', path)).status).toBeLessThan(300)
+  await archive(plant.api, folder.url)
+  await archive(plant.api, folder.url, { graceSeconds: -1 })
+  const files = filesBelow(folder.path)
+  expect(files.length).toBeGreaterThan(0)
+  expect(files.filter((file) => file.endsWith('.parquet'))).toEqual([])
+  rmSync(files.find((file) => file.endsWith('.metadata.json')) ?? '')
+  expect(await archive(plant.api, folder.url)).toMatchObject({ audit: { damagedFiles: 1 }, failures: [] })
+  expect(await archive(plant.api, folder.url)).toMatchObject({ audit: { damagedFiles: 0 }, failures: [] })
+  await publishNamed(device, 'later', 8)
+  expect(await archive(plant.api, folder.url, { graceSeconds: -1 })).toMatchObject({ exported: 1, failures: [] })
+  expect(await archivedNames()).toEqual(['later'])
+  const table = await plant.owner.call('GET', `/${plant.domainId}/iceberg/v1/namespaces/history/tables/records`)
+  expect(table.status, table.text).toBe(200)
+  await archive(plant.api, folder.url, { graceSeconds: -1 })
+  await expectNothingLeft()
 })
 
 test('the age of a round tells one that hangs from one that is long', async () => {

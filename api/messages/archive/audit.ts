@@ -70,7 +70,7 @@ async function checkFiles({ database, check, signal }: AuditDeps, failed: unknow
       if (retentionDays !== null && from !== null) await markDamaged(db, { domainKey, retentionDays, from })
       else if (!damagedDomains.has(domainKey)) {
         damagedDomains.add(domainKey)
-        await markAllDamaged(db, domainKey)
+        await database.transaction((tx) => markAllDamaged(tx, domainKey))
       }
     }
   }

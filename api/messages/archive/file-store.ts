@@ -147,6 +147,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EROFS: 'it is mounted read-only',
   ENOENT: 'a folder is missing',
   ENOTDIR: 'a file is in the place of a folder',
+  EISDIR: 'a folder is in the place of a file',
   ESTALE: 'its mount is stale',
   EIO: 'its device reports errors',
 }

@@ -15,7 +15,7 @@ import type { OwnerWords } from './repository.ts'
 
 /** What a word of another installation must not have changed for. Measured by this process, so that no clock matters. */
 export const TAKEOVER_MS = 3_600_000
-/** The same for a known word: longer than two pauses between the words of the installation, whose copy this one may be. */
+/** The same for a known word: two pauses between the rounds of the installation whose copy this one may be. */
 export const CONFIRM_MS = 1_200_000
 /** A round may take hours. */
 export const RENEW_MS = 300_000

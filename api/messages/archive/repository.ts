@@ -594,7 +594,21 @@ export async function markDamaged(db: Queryable, range: RangeKey): Promise<void>
   )
 }
 
-/** Every range of the domain is exported again. */
-export async function markAllDamaged(db: Queryable, domainKey: number): Promise<void> {
-  await sql`UPDATE archive_ranges SET changes = changes + 1, due_at = now() WHERE domain_key = ${domainKey}`.execute(db)
+/**
+ * Every range of the domain is exported again, with new metadata. Of a table without records nothing is exported, so it goes until it has some.
+ * The lock is that of a commit, which ends before or begins the table again.
+ */
+export async function markAllDamaged(tx: Queryable, domainKey: number): Promise<void> {
+  await sql`SELECT FROM archive_tables WHERE domain_key = ${domainKey} FOR UPDATE`.execute(tx)
+  await sql`UPDATE archive_ranges SET changes = changes + 1, due_at = now() WHERE domain_key = ${domainKey}`.execute(tx)
+  await sql`
+    UPDATE archive_tables SET snapshot_id = NULL, metadata_path = NULL, metadata = NULL, updated_at = NULL
+     WHERE domain_key = ${domainKey}
+       AND NOT EXISTS (SELECT FROM archive_files WHERE domain_key = ${domainKey} AND state = 'live' AND kind = 'data')`.execute(
+    tx,
+  )
+  await sql`
+    UPDATE archive_files SET state = 'removed', removed_at = now()
+     WHERE domain_key = ${domainKey} AND state = 'live'
+       AND EXISTS (SELECT FROM archive_tables WHERE domain_key = ${domainKey} AND snapshot_id IS NULL)`.execute(tx)
 }

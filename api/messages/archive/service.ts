@@ -127,7 +127,7 @@ async function verifyRange(database: Database, range: ExportedRangeFacts, isFirs
   if (isFirst) {
     const metadata = await findMetadataFiles(db, domainKey)
     const damaged = await faultsOfFiles(metadata)
-    if (damaged.length > 0) await markAllDamaged(db, domainKey)
+    if (damaged.length > 0) await database.transaction((tx) => markAllDamaged(tx, domainKey))
     faults.push(...damaged)
     looked += metadata.length
   }
