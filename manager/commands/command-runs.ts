@@ -13,7 +13,7 @@ import { hintJournal } from '#api/identity/index.ts'
 import { findFunction } from '#guests/wasm/index.ts'
 import type { Json } from '#guests/wasm/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
-import { TAKEN_SECONDS, endedCommandRuns, isTemporary, startCommandReader } from '#queues/index.ts'
+import { endedCommandRuns, isTemporary, startCommandReader } from '#queues/index.ts'
 import type {
   AnsweringTask,
   CommandEnd,
@@ -53,6 +53,8 @@ const LONGEST_LOOK_SECONDS = 30
 /** Runs whose ends are awaited; those of other commands are found by the next look at them, as is what was awaited too long. */
 const MAX_AWAITED = 1_000
 const AWAITED_MS = 2 * LONGEST_LOOK_SECONDS * 1000
+/** A manager may still be starting the run of a command that has ended: it waits for a registry, and for its turn to do so. */
+const LONGEST_START_SECONDS = 150
 /** After a stop was asked for. */
 const STOPPING_SECONDS = 5
 /** Bytes of a result, and characters of a reason, as of those of devices. */
@@ -184,8 +186,7 @@ class AnsweringRuns {
   async #finish({ commandKey, id, endedSeconds, run, task }: CommandRun): Promise<CommandFate> {
     if (task === null) return { to: 'none' }
     if (run === null) {
-      // Another manager may be starting it, which it took before the end.
-      const leftSeconds = TAKEN_SECONDS - (endedSeconds ?? 0)
+      const leftSeconds = endedSeconds === null ? 0 : LONGEST_START_SECONDS - endedSeconds
       return leftSeconds > 0 ? { to: 'again', afterSeconds: leftSeconds } : { to: 'none' }
     }
     if (!isUnderWay(run))
