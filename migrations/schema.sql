@@ -853,13 +853,15 @@ CREATE INDEX clients_tags ON clients USING gin (tags);
 
 CREATE TABLE command_runs (
   command_key bigint NOT NULL,
+  command_id uuid NOT NULL,
   task_id uuid NOT NULL,
   domain_key bigint NOT NULL,
   due_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT command_runs_pkey PRIMARY KEY (command_key)
 ) WITH (fillfactor=80);
 COMMENT ON TABLE command_runs IS 'Commands that tasks answer, until the command and its run have ended.';
-COMMENT ON COLUMN command_runs.command_key IS 'The command. Its run has the same id.';
+COMMENT ON COLUMN command_runs.command_key IS 'The command, which may be deleted since, with its client.';
+COMMENT ON COLUMN command_runs.command_id IS 'Id of the command, and of its run.';
 COMMENT ON COLUMN command_runs.task_id IS 'Id of the task, which may be deleted since.';
 COMMENT ON COLUMN command_runs.domain_key IS 'The domain of both. Domains take turns.';
 COMMENT ON COLUMN command_runs.due_at IS 'When a task manager looks at it next.';
@@ -3212,7 +3214,7 @@ COMMENT ON COLUMN tasks.paused_at IS 'Since when it is paused, because its grant
 COMMENT ON COLUMN tasks.queue_timeout_ms IS 'How long a run waits for a worker that fits before it fails, in milliseconds.';
 COMMENT ON COLUMN tasks.missed_ticks IS 'Number of times of its schedules that started no run; of a long downtime at most a minute of seconds.';
 COMMENT ON COLUMN tasks.answers IS 'The commands to clients that it answers instead of them; NULL: none.';
-CREATE INDEX tasks_answers ON tasks USING btree (domain_key, ((answers ->> 'command'::text)), key) WHERE (answers IS NOT NULL);
+CREATE INDEX tasks_answers ON tasks USING btree (domain_key, ((answers ->> 'command'::text)), ((answers ->> 'client_id'::text)), key) WHERE (answers IS NOT NULL);
 CREATE INDEX tasks_module ON tasks USING btree (module_key) WHERE (module_key IS NOT NULL);
 CREATE INDEX tasks_of_domain ON tasks USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at) WHERE (domain_key IS NOT NULL);
 CREATE INDEX tasks_of_no_domain ON tasks USING btree (COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at) WHERE (domain_key IS NULL);
@@ -3537,7 +3539,6 @@ ALTER TABLE client_presence ADD CONSTRAINT client_presence_client_key_fkey FOREI
 ALTER TABLE client_telemetry ADD CONSTRAINT client_telemetry_client_key_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE clients ADD CONSTRAINT clients_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE clients ADD CONSTRAINT clients_parent_group_fkey FOREIGN KEY (parent_group_key) REFERENCES groups(key) ON DELETE SET NULL;
-ALTER TABLE command_runs ADD CONSTRAINT command_runs_command_fkey FOREIGN KEY (command_key) REFERENCES device_commands(key) ON DELETE CASCADE;
 ALTER TABLE connections ADD CONSTRAINT connections_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE connections ADD CONSTRAINT connections_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE dashboards ADD CONSTRAINT dashboards_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;

@@ -1,7 +1,7 @@
 /**
  * `command_runs`: commands that a task answers instead of their client. The platform adds a row in the transaction of the command; a manager
  * starts its run, which has the id of the command, and writes the end of the run to the command. A row stays until both have ended, so the
- * next look finds what a killed process left.
+ * next look finds what a killed process left. A command that was deleted, with its client, has ended.
  */
 import type { Bus } from '#core/bus/index.ts'
 import { hintQueue, startQueueReader } from '#core/changelog/index.ts'
@@ -17,12 +17,15 @@ const TABLE = 'command_runs'
 const MAX_OF_STEP = 50
 /** No more are taken while commands of as many domains are under way. A slow start of one domain delays no command of another. */
 const MAX_DOMAINS = 16
-/** Of the tasks that answer commands of one name, the oldest ones are compared, so that each command costs a bounded time. */
+/**
+ * Of the tasks that answer commands of one name, the oldest ones for the client and the oldest ones for several are compared, so that each command costs a
+ * bounded time.
+ */
 const MAX_ANSWERING = 100
 /** The oldest due rows that are compared. */
 const MAX_COMPARED = 20_000
 /** The time after which another manager takes the rows of a dead one. */
-export const TAKEN_SECONDS = 30
+const TAKEN_SECONDS = 30
 /** A command that ended while its step was under way is looked at again after this time. */
 const ENDED_SECONDS = 0.2
 /** Larger results are not read: those of commands have half of it, and the error output of a program may be beside it. */
@@ -40,15 +43,20 @@ export function answeringTask(client: string, name: Sql): Sql {
   const is = (field: string, condition: Sql) =>
     sql`(t.answers ->> ${sql.raw(`'${field}'`)} IS NULL OR t.answers ->> ${sql.raw(`'${field}'`)} ${condition})`
   const group = sql`(SELECT g.id::text FROM groups g WHERE g.key = ${column('parent_group_key')})`
-  return sql`(SELECT t.id FROM (SELECT n.id, n.key, n.answers FROM tasks n WHERE n.domain_key = ${column('domain_key')} AND n.answers IS NOT NULL
-        AND n.answers ->> 'command' = ${name} ORDER BY n.key LIMIT ${MAX_ANSWERING}) t
-      WHERE ${is('client_id', sql`= ${column('id')}::text`)} AND ${is('group', sql`= ${group}`)} AND ${is('tag', sql`= ANY (${column('tags')})`)}
+  const oldest = (
+    condition: Sql,
+  ) => sql`(SELECT n.id, n.key, n.answers FROM tasks n WHERE n.domain_key = ${column('domain_key')} AND n.answers IS NOT NULL
+        AND n.answers ->> 'command' = ${name} AND n.answers ->> 'client_id' ${condition} ORDER BY n.key LIMIT ${MAX_ANSWERING})`
+  return sql`(SELECT t.id FROM (${oldest(sql`= ${column('id')}::text`)} UNION ALL ${oldest(sql`IS NULL`)}) t
+      WHERE ${is('group', sql`= ${group}`)} AND ${is('tag', sql`= ANY (${column('tags')})`)}
     ORDER BY t.answers ->> 'client_id' IS NULL, t.answers ->> 'group' IS NULL, t.answers ->> 'tag' IS NULL, t.key LIMIT 1)`
 }
 
-/** Hands the commands of `given` (key, task_id, domain_key) that tasks answer to the managers, in the statement that inserts them. */
-export const handCommands = (given: string): Sql => sql`INSERT INTO command_runs (command_key, task_id, domain_key)
-  SELECT key, task_id, domain_key FROM ${sql.table(given)} WHERE task_id IS NOT NULL`
+/** Hands the commands of `given` (key, id, task_id, domain_key) that tasks answer to the managers, in the statement that inserts them. */
+export const handCommands = (
+  given: string,
+): Sql => sql`INSERT INTO command_runs (command_key, command_id, task_id, domain_key)
+  SELECT key, id, task_id, domain_key FROM ${sql.table(given)} WHERE task_id IS NOT NULL`
 
 /** The command has ended otherwise: a manager stops its run. */
 export async function releaseCommandRun(tx: Transaction, commandKey: number): Promise<void> {
@@ -84,7 +92,7 @@ export type CommandRun = {
   createdAt: string
   expiresAt: string
   isEnded: boolean
-  /** Since it ended; null: it is open. */
+  /** Since it ended; null: it is open, or was deleted. */
   endedSeconds: number | null
   /** Since it was delivered; 0: it was not. */
   deliveredSeconds: number
@@ -255,19 +263,19 @@ async function takeDue(db: Queryable, busy: readonly number[]): Promise<CommandR
     locked AS MATERIALIZED (SELECT q.command_key FROM command_runs q WHERE q.command_key IN (SELECT command_key FROM turns) AND q.due_at <= now()
       FOR UPDATE SKIP LOCKED),
     taken AS (UPDATE command_runs q SET due_at = now() + make_interval(secs => ${TAKEN_SECONDS})
-      FROM locked WHERE q.command_key = locked.command_key RETURNING q.command_key, q.task_id, q.domain_key)
-    SELECT m.key AS "commandKey", taken.domain_key AS "domainKey", m.id, c.id AS "clientId", m.name, CASE WHEN m.ended_at IS NULL AND r.key IS NULL THEN m.payload END AS payload, m.payload IS NOT NULL AS "hasPayload",
-      m.created_at AS "createdAt", m.expires_at AS "expiresAt", m.ended_at IS NOT NULL AS "isEnded", extract(epoch FROM clock_timestamp() - m.ended_at)::float8 AS "endedSeconds",
+      FROM locked WHERE q.command_key = locked.command_key RETURNING q.command_key, q.command_id, q.task_id, q.domain_key)
+    SELECT taken.command_key AS "commandKey", taken.domain_key AS "domainKey", taken.command_id AS id, c.id AS "clientId", m.name, CASE WHEN m.ended_at IS NULL AND r.key IS NULL THEN m.payload END AS payload, m.payload IS NOT NULL AS "hasPayload",
+      m.created_at AS "createdAt", m.expires_at AS "expiresAt", m.key IS NULL OR m.ended_at IS NOT NULL AS "isEnded", extract(epoch FROM clock_timestamp() - m.ended_at)::float8 AS "endedSeconds",
       coalesce(extract(epoch FROM clock_timestamp() - m.delivered_at), 0)::float8 AS "deliveredSeconds",
       extract(epoch FROM m.due_at - clock_timestamp())::float8 AS "leftSeconds",
       t.key AS "taskKey", t.id AS "taskId", t.name AS "taskName", t.domain_id AS "domainId", t.user_key AS "userKey",
       t.paused_at IS NOT NULL AS "isPaused", t.answers, t.function, t.inputs, d.exports,
       r.key AS "runKey", r.state, r.reason, r.error, r.result_digest AS "resultDigest", ${bytes} AS "resultBytes",
-      CASE WHEN m.ended_at IS NULL AND ${bytes} <= ${MAX_RESULT_BYTES} THEN r.results END AS results
-    FROM taken JOIN device_commands m ON m.key = taken.command_key JOIN clients c ON c.key = m.client_key
+      CASE WHEN m.key IS NOT NULL AND m.ended_at IS NULL AND ${bytes} <= ${MAX_RESULT_BYTES} THEN r.results END AS results
+    FROM taken LEFT JOIN device_commands m ON m.key = taken.command_key LEFT JOIN clients c ON c.key = m.client_key
       LEFT JOIN tasks t ON t.id = taken.task_id LEFT JOIN modules d ON d.key = t.module_key
-      LEFT JOIN runs r ON r.id = m.id AND r.task_key = t.key
-    ORDER BY m.key`.execute(db)
+      LEFT JOIN runs r ON r.id = taken.command_id AND r.task_key = t.key
+    ORDER BY taken.command_key`.execute(db)
   return rows.map(fromRow)
 }
 

@@ -28,7 +28,6 @@ export type {
 } from './batches.ts'
 export { unpackLeft } from './packs.ts'
 export {
-  TAKEN_SECONDS,
   answeringTask,
   endedCommandRuns,
   handCommands,

@@ -141,6 +141,19 @@ test('a manager awaits the ends of a bounded number of runs', async () => {
   expect(awaited.size).toBe(0)
 })
 
+test('a command that a device of an earlier node has gets its run, and fails if its run was removed', async () => {
+  const startFor = (runKey: number | undefined) => () => Promise.resolve({ runId: 'm1', runKey, taskKey: 1 })
+  const delivered = { deliveredSeconds: 5 }
+  expect(await look([delivered], { runs: { startFor: startFor(7) } })).toMatchObject({
+    statuses: undefined,
+    again: [[1], [2]],
+  })
+  const removed = await look([delivered], { runs: { startFor: startFor(undefined) } })
+  expect([removed.statuses, removed.reasons]).toEqual([['failed'], ['the run of the task was removed']])
+  const old = await look([{ deliveredSeconds: 86_400 }])
+  expect([old.statuses, old.reasons]).toEqual([['failed'], ['the run of the task was removed']])
+})
+
 test('a start that is refused rejects its command', async () => {
   const startFor = () => Promise.reject(new ServiceError('quota_exceeded', 'the quota is reached'))
   const { statuses, reasons } = await look([{}], { runs: { startFor } })

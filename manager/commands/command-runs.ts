@@ -13,7 +13,7 @@ import { hintJournal } from '#api/identity/index.ts'
 import { findFunction } from '#guests/wasm/index.ts'
 import type { Json } from '#guests/wasm/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
-import { TAKEN_SECONDS, endedCommandRuns, isTemporary, startCommandReader } from '#queues/index.ts'
+import { endedCommandRuns, isTemporary, startCommandReader } from '#queues/index.ts'
 import type {
   AnsweringTask,
   CommandEnd,
@@ -53,6 +53,11 @@ const LONGEST_LOOK_SECONDS = 30
 /** Runs whose ends are awaited; those of other commands are found by the next look at them, as is what was awaited too long. */
 const MAX_AWAITED = 1_000
 const AWAITED_MS = 2 * LONGEST_LOOK_SECONDS * 1000
+/** A manager may still be starting the run of a command that has ended: it waits for a registry, and for its turn to do so. */
+const LONGEST_START_SECONDS = 150
+/** A start is known for 24 hours, also when its run was removed. */
+const KNOWN_START_SECONDS = 12 * 3600
+const REMOVED = 'the run of the task was removed'
 /** After a stop was asked for. */
 const STOPPING_SECONDS = 5
 /** Bytes of a result, and characters of a reason, as of those of devices. */
@@ -133,7 +138,7 @@ class AnsweringRuns {
     if (leftSeconds <= 0) return { to: 'again', afterSeconds: RETRY_SECONDS }
     if (task === null) return failed('the task that answers the command was deleted')
     if (run === null) {
-      if (deliveredSeconds > 0) return failed('the run of the task was removed')
+      if (deliveredSeconds > KNOWN_START_SECONDS) return failed(REMOVED)
       return await this.#start(command, task, rights)
     }
     if (!isUnderWay(run)) return await this.#endOf(run)
@@ -144,7 +149,7 @@ class AnsweringRuns {
   }
 
   async #start(command: CommandRun, task: AnsweringTask, rights: Rights): Promise<CommandFate> {
-    const { commandKey, id } = command
+    const { commandKey, deliveredSeconds, id } = command
     try {
       if (task.isPaused) return { to: 'again', afterSeconds: PAUSED_SECONDS }
       if (task.answers?.command !== command.name) return rejected('the task no longer answers this command')
@@ -163,6 +168,8 @@ class AnsweringRuns {
           stdin: JSON.stringify(given),
         },
       })
+      // A device of a node of an earlier version may have the command, although no run was started.
+      if (runKey === undefined && deliveredSeconds > 0) return failed(REMOVED)
       if (runKey !== undefined) this.#awaitEnd(commandKey, runKey)
       return { to: 'again', afterSeconds: FIRST_LOOK_SECONDS, isStarted: true }
     } catch (error) {
@@ -184,8 +191,7 @@ class AnsweringRuns {
   async #finish({ commandKey, id, endedSeconds, run, task }: CommandRun): Promise<CommandFate> {
     if (task === null) return { to: 'none' }
     if (run === null) {
-      // Another manager may be starting it, which it took before the end.
-      const leftSeconds = TAKEN_SECONDS - (endedSeconds ?? 0)
+      const leftSeconds = endedSeconds === null ? 0 : LONGEST_START_SECONDS - endedSeconds
       return leftSeconds > 0 ? { to: 'again', afterSeconds: leftSeconds } : { to: 'none' }
     }
     if (!isUnderWay(run))

@@ -122,8 +122,10 @@ describe('a user and a device', () => {
       { n: 'level', v: 3 },
       { n: 'firmware', vs: '1.4' },
     ])
-    const cbor = await asSenml('application/senml+cbor;q=1, text/plain')
-    expect(cbor.headers['content-type']).toBe('application/senml+cbor')
+    for (const accept of ['application/senml+cbor;q=1, text/plain', 'application/senml+cbor;q=']) {
+      const cbor = await asSenml(accept)
+      expect(cbor.headers['content-type'], accept).toBe('application/senml+cbor')
+    }
     // The first one that it can have.
     expect(stateOf(await asSenml('application/json, application/senml+cbor')).version).toBe(version)
     // What weighs more, and nothing that weighs nothing.

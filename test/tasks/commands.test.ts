@@ -128,6 +128,23 @@ test('the most specific task answers, and only for the clients that it names', a
   expect(await taken(plain)).toEqual([own.id])
 })
 
+test('the task of a client answers, however many others answer the name', async () => {
+  const [client, other] = [await newClient(), await newClient()]
+  const command = newName()
+  const insert = async (count: number, answers: object) =>
+    await sql`INSERT INTO tasks (id, name, domain_id, domain_key, inputs, env, labels, priority, timeout_ms, memory_limit_bytes, backoff_ms, on_lost, metadata, answers)
+      SELECT gen_random_uuid(), 'a', id, key, '[]', '{}', '{}', 0, 1, 1, 1, 'fail', '{}', ${JSON.stringify({ command, ...answers })}::json
+      FROM domains, generate_series(1, ${count}) WHERE id = ${tenant.domain}`.execute(tenant.database.db)
+  await insert(120, { tag: 'none has it' })
+  await insert(120, { client_id: other.id, tag: 'none has it' })
+  const task = await newTask({ command, client_id: client.id })
+  expect(await give(client, { name: command, payload: [1, 2] }, '?wait=30s')).toMatchObject({
+    task_id: task,
+    result: 3,
+  })
+  expect(await give(other, { name: command })).not.toHaveProperty('task_id')
+})
+
 /** A program that writes what it reads. */
 const ECHO = `(module
   (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
@@ -262,6 +279,29 @@ test('a cancelled command stops its run, and a timeout does', async () => {
   const second = await give(client, { name: command, timeout: '1s' })
   expect(await untilEnded(client, second.id)).toMatchObject({ status: 'timed_out' })
   await untilStopped(second.id)
+})
+
+test('the run of a command is stopped when its client is deleted', async () => {
+  const client = await newClient()
+  const command = newName()
+  const task = await newTask({ command }, { timeout: '1h' }, 'endless')
+  const { id } = await give(client, { name: command })
+  const stateOf = async () =>
+    (await tenant.owner.call('GET', `/tasks/${task}/runs/${id}`)).json<{ state?: number }>().state
+  await until('the run', stateOf, (state) => state === 2)
+  expect((await tenant.owner.call('DELETE', `/${tenant.domain}/clients/${client.id}`)).status).toBe(200)
+  expect((await tenant.owner.call('GET', `${pathOf(client)}/${id}`)).status).toBe(404)
+  const { rows } =
+    await sql`UPDATE command_runs SET due_at = now() WHERE command_id = ${id} RETURNING command_key`.execute(
+      tenant.database.db,
+    )
+  expect(rows).toHaveLength(1)
+  await until('the stop of the run', stateOf, (state) => state === 6)
+  await until(
+    'the end of the row',
+    async () => await sql`SELECT FROM command_runs WHERE command_id = ${id}`.execute(tenant.database.db),
+    ({ rows: left }) => left.length === 0,
+  )
 })
 
 test('a stopped task and a deleted one fail their commands', async () => {

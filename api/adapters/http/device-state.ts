@@ -44,8 +44,8 @@ function senmlTypeOf(accept: string | undefined): string | undefined {
   for (const part of (accept ?? '').split(',')) {
     const [type = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase())
     if (![SENML_JSON, SENML_CBOR, JSON_TYPE].includes(type)) continue
-    const given = Number(parameters.find((parameter) => parameter.startsWith('q='))?.slice(2) ?? 1)
-    // An invalid weight is not treated as 0.
+    const given = Number.parseFloat(parameters.find((parameter) => parameter.startsWith('q='))?.slice(2) ?? '1')
+    // An invalid weight, or none, is not treated as 0.
     const weight = Number.isNaN(given) ? 1 : given
     if (weight > best.weight) best = { type, weight }
   }

@@ -116,8 +116,8 @@ function exportFormatOf(accept = ''): ExportFormat | undefined {
   for (const part of accept.split(',')) {
     const [type = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase())
     if (!EXPORTS.has(type)) continue
-    const given = Number(parameters.find((parameter) => parameter.startsWith('q='))?.slice(2) ?? 1)
-    // An invalid weight is not treated as 0.
+    const given = Number.parseFloat(parameters.find((parameter) => parameter.startsWith('q='))?.slice(2) ?? '1')
+    // An invalid weight, or none, is not treated as 0.
     const weight = Number.isNaN(given) ? 1 : given
     if (weight > best.weight) best = { format: EXPORTS.get(type), weight }
   }

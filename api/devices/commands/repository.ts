@@ -123,8 +123,8 @@ export async function insertCommand(tx: Transaction, row: NewCommandRow): Promis
     INSERT INTO device_commands (id, client_key, name, payload, bytes, timeout_ms, expires_at, due_at, created_by, idempotency, request_digest, task_id)
     SELECT ${row.id}, c.key, ${row.name}, ${json(row.payload)}, ${row.bytes}, ${row.timeoutMs}, ${row.expiresAt}, ${row.expiresAt},
       ${row.createdBy}, ${row.idempotency?.scope ?? null}, ${row.idempotency?.requestDigest ?? null}, ${answeringTask('c', sql`${row.name}`)}
-      FROM clients c WHERE c.key = ${row.clientKey} RETURNING key, client_key, task_id),
-    given AS (SELECT i.key, i.task_id, c.domain_key FROM inserted i JOIN clients c ON c.key = i.client_key),
+      FROM clients c WHERE c.key = ${row.clientKey} RETURNING key, id, client_key, task_id),
+    given AS (SELECT i.key, i.id, i.task_id, c.domain_key FROM inserted i JOIN clients c ON c.key = i.client_key),
     handed AS (${handCommands('given')})
     SELECT task_id IS NOT NULL AS "isHanded" FROM given`.execute(tx)
   return { isHanded: rows[0]?.isHanded === true }

@@ -197,7 +197,7 @@ export async function giveSome(
           ${answeringTask('c', sql`b.name`)}
         FROM fits f JOIN clients c ON c.key = f.key, device_command_bulks b WHERE b.key = ${key} ORDER BY f.key
       RETURNING key, id, client_key, name, status, task_id),
-    located AS (SELECT g.key, g.task_id, c.domain_key FROM given g JOIN clients c ON c.key = g.client_key),
+    located AS (SELECT g.key, g.id, g.task_id, c.domain_key FROM given g JOIN clients c ON c.key = g.client_key),
     handed AS (${handCommands('located')}),
     targets AS (UPDATE device_command_targets t SET status = CASE WHEN g.key IS NULL THEN 'refused' ELSE 'open' END, command_key = g.key
       FROM unnest(${keys}::bigint[]) AS u (key) LEFT JOIN given g ON g.client_key = u.key
