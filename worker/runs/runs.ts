@@ -171,10 +171,10 @@ export class Runs {
   /** A session was established: reconciles the claims of Hello, and later reports use this session. */
   connect(outbox: Outbox, welcome: Welcome): void {
     this.#outbox = outbox
-    this.#saidDraining = false
-    this.tellWhetherItTakesRuns()
     this.#unacknowledged.clear()
     for (const run of welcome.acknowledged) this.#forget(keyOf(run))
+    this.#saidDraining = false
+    this.tellWhetherItTakesRuns()
     for (const run of welcome.stop) this.#end(keyOf(run), 'nobody')
     this.#guestCalls.connect(outbox)
     this.#logs.connect(outbox)
