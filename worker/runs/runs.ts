@@ -106,7 +106,7 @@ export class Runs {
   /** Ended runs whose result is not on disk yet. */
   #settling = 0
   #isDraining = false
-  /** What the manager of this session was told last. */
+  /** What the manager of this session heard last. */
   #saidDraining = false
   #onEmpty: (() => void) | undefined
 
