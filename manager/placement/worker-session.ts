@@ -81,7 +81,7 @@ export class WorkerSession implements WorkerView {
   isDrainAsked: boolean
   /** Calls of `sendDrain`: what was read from the row before one must not be applied after it. */
   drainCalls = 0
-  /** The worker accepts no runs: it was told to, will exit, or has no room for results. */
+  /** The worker accepts no runs: on request, because it will exit, or without room for results. */
   saysDraining = false
   isAlive = true
   isSuspect = false

@@ -99,7 +99,7 @@ export type StateWrite = StatePlace & {
 /** How much larger the state is after a write. */
 export type StateGrown = { keys: number; bytes: number }
 
-/** Writes one value as a user: under the lock of the task, so that runs that read it before are repeated. */
+/** Writes one value as a user: under the lock of the task, so that runs that read it before are repeated. Undefined: it was written. */
 export async function writeState(tx: Transaction, write: StateWrite): Promise<StateRefused | undefined> {
   const { taskKey, client, key, value, version, caller, requireRoom } = write
   const size = await lockSize(tx, taskKey)

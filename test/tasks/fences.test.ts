@@ -456,7 +456,7 @@ test('a result above 256 KiB arrives in parts and is returned whole', async () =
 })
 
 test('stopping a run that waits for its retry hides no queued run from the claims', async () => {
-  // Sweeps count the queues anew.
+  // Sweeps would count the queues.
   await using stack = new AsyncDisposableStack()
   const rare = await startTestManager(db.database, { timing: { sweepIntervalMs: 3_600_000 } })
   stack.defer(() => rare.close())

@@ -422,7 +422,7 @@ describe('a worker that drains or stops', () => {
     const said = manager.said.map(({ case: name }) => name)
     expect(said.indexOf('drainState')).toBeGreaterThan(0)
     expect(said.indexOf('drainState')).toBeLessThan(said.indexOf('reject'))
-    // A manager that it comes to is told too, once.
+    // A manager that it comes to hears it too, once.
     await nextHello()
     await until(() => manager.heard('drainState').length === 2)
     await until(() => manager.heard('heartbeat').length > 4)

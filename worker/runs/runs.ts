@@ -106,7 +106,7 @@ export class Runs {
   /** Ended runs whose result is not on disk yet. */
   #settling = 0
   #isDraining = false
-  /** What the manager of this session was told last. */
+  /** What the manager of this session heard last. */
   #saidDraining = false
   #onEmpty: (() => void) | undefined
 
@@ -171,10 +171,10 @@ export class Runs {
   /** A session was established: reconciles the claims of Hello, and later reports use this session. */
   connect(outbox: Outbox, welcome: Welcome): void {
     this.#outbox = outbox
-    this.#saidDraining = false
-    this.tellWhetherItTakesRuns()
     this.#unacknowledged.clear()
     for (const run of welcome.acknowledged) this.#forget(keyOf(run))
+    this.#saidDraining = false
+    this.tellWhetherItTakesRuns()
     for (const run of welcome.stop) this.#end(keyOf(run), 'nobody')
     this.#guestCalls.connect(outbox)
     this.#logs.connect(outbox)
