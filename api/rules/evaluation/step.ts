@@ -445,7 +445,7 @@ export class RuleSteps {
     const judged = { domain, watches: stoppedAt === undefined ? watches : [], paused, clients: silentClients }
     const hasMoreSilent = (await judgeSilence(tx, evaluation, judged)) || refreshed.hasMore
     // What is due is settled when no message before it is left.
-    if (stoppedAt === undefined) passDue(evaluation, { due, paused, channels, nowMs })
+    if (stoppedAt === undefined) await passDue(evaluation, { due, paused, channels, nowMs })
     const outcome = await this.#store(tx, shared, { evaluation, collected, nowMs })
     await countErrors(
       tx,
@@ -474,13 +474,14 @@ export class RuleSteps {
       coveredBy: (key) => known.watches.get(key)?.covered ?? [],
       nowMs,
     })
-    await storeStates(tx, evaluation)
-    return await collected.store(tx, record, {
+    const outcome = await collected.store(tx, record, {
       evaluation,
       maxOpen: this.#deps.quotas.ofDomain(domain.domainKey, 'open_alarms'),
       contacts: this.#deps.contacts,
       notifications,
     })
+    await storeStates(tx, evaluation)
+    return outcome
   }
 
   /**
@@ -704,7 +705,7 @@ async function dueOfStep(
   return await readDue(tx, keys, nowMs, MAX_DUE)
 }
 
-function passDue(
+async function passDue(
   evaluation: Evaluation,
   {
     due,
@@ -717,9 +718,11 @@ function passDue(
     channels: ReadonlyMap<number, ChannelRow>
     nowMs: number
   },
-): void {
+): Promise<void> {
   const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
+  const turns = createTurns()
   for (const entry of evaluation.states) {
+    if (turns.isOver) await turns.next()
     if (!isDue.has(entry.rule.key) || paused.has(entry.rule.key)) continue
     // Nobody can look at what is raised for a channel that was deleted.
     if (isOfChannel(entry) && entry.state.status === 'pending' && !channels.has(entry.series.channelKey))

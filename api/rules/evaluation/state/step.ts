@@ -137,7 +137,9 @@ async function evaluate(
   }
   await evaluateAll(tx, evaluation, { met: going, collected, paused, domain })
   const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
+  const turns = createTurns()
   for (const entry of evaluation.states) {
+    if (turns.isOver) await turns.next()
     const { rule, series, state } = entry
     if (!isDue.has(rule.key) || paused.has(rule.key)) continue
     // Nothing is raised for a client that is not one of the rule any more.
@@ -145,13 +147,13 @@ async function evaluate(
     else evaluation.pass(entry, nowMs)
   }
   const notifications = await collected.settle(tx, record, { silencing, coveredBy: () => [], nowMs })
-  await storeStates(tx, evaluation)
   const outcome = await collected.store(tx, record, {
     evaluation,
     maxOpen: deps.quotas.ofDomain(domain.domainKey, 'open_alarms'),
     contacts: deps.contacts,
     notifications,
   })
+  await storeStates(tx, evaluation)
   await addCounts(tx, evaluation.counts)
   if (paused.size > 0) await noteChange(tx, domain.domainKey)
   return { ...outcome, hasMore: paused.size > 0 }
