@@ -338,7 +338,7 @@ CREATE TABLE alarm_history (
   assignee_id uuid,
   comment text NOT NULL DEFAULT ''::text,
   CONSTRAINT alarm_history_pkey PRIMARY KEY (key),
-  CONSTRAINT alarm_history_change_check CHECK ((change = ANY (ARRAY['raise'::text, 'unsilence'::text, 'acknowledge'::text, 'unacknowledge'::text, 'assign'::text, 'comment'::text, 'clear'::text])))
+  CONSTRAINT alarm_history_change_check CHECK ((change = ANY (ARRAY['raise'::text, 'unsilence'::text, 'escalate'::text, 'acknowledge'::text, 'unacknowledge'::text, 'assign'::text, 'comment'::text, 'clear'::text])))
 );
 COMMENT ON TABLE alarm_history IS 'What was done with an alarm, by whom and when.';
 COMMENT ON COLUMN alarm_history.key IS 'Internal key, in the order of the changes of one alarm.';
@@ -382,6 +382,7 @@ CREATE TABLE alarms (
   maintenance_id uuid,
   maintenance_name text NOT NULL DEFAULT ''::text,
   silenced_until timestamp with time zone,
+  escalations integer NOT NULL DEFAULT 0,
   CONSTRAINT alarms_pkey PRIMARY KEY (key),
   CONSTRAINT alarms_acknowledged_check CHECK ((num_nulls(acknowledged_at, acknowledged_by) = ANY (ARRAY[0, 2]))),
   CONSTRAINT alarms_cleared_check CHECK (((cleared_at IS NOT NULL) OR (cleared_by IS NULL))),
@@ -420,6 +421,7 @@ COMMENT ON COLUMN alarms.updated_at IS 'When it was last changed.';
 COMMENT ON COLUMN alarms.maintenance_id IS 'Id of the maintenance window in which it was raised; NULL: in none. The window may be deleted since.';
 COMMENT ON COLUMN alarms.maintenance_name IS 'Name of that window then.';
 COMMENT ON COLUMN alarms.silenced_until IS 'Nobody was notified of it, because of maintenance up to this time; NULL: its contacts were.';
+COMMENT ON COLUMN alarms.escalations IS 'How often it was escalated, because nobody acknowledged it.';
 CREATE INDEX alarms_client ON alarms USING btree (client_id, first_at);
 CREATE INDEX alarms_kept ON alarms USING btree (domain_key, cleared_at) WHERE (cleared_at IS NOT NULL);
 CREATE INDEX alarms_open ON alarms USING btree (domain_key, first_at, key) WHERE (cleared_at IS NULL);
@@ -2490,6 +2492,8 @@ CREATE TABLE rule_states (
   state jsonb NOT NULL,
   due_at timestamp with time zone,
   silenced_until timestamp with time zone,
+  escalate_at timestamp with time zone,
+  escalation jsonb,
   CONSTRAINT rule_states_pkey PRIMARY KEY (rule_key, series_digest)
 );
 COMMENT ON TABLE rule_states IS 'The state of a rule for a series of a client. A series without a row is idle.';
@@ -2502,7 +2506,10 @@ COMMENT ON COLUMN rule_states.series_digest IS 'SHA-256 of client, channel, subt
 COMMENT ON COLUMN rule_states.state IS 'Whether the condition holds, since when, and the message that caused it.';
 COMMENT ON COLUMN rule_states.due_at IS 'When time alone changes the state; NULL: never.';
 COMMENT ON COLUMN rule_states.silenced_until IS 'Nobody was notified that the rule raised, because of maintenance, which is looked at again then; NULL: its contacts were, or it did not raise.';
+COMMENT ON COLUMN rule_states.escalate_at IS 'When it is looked whether its alarm is escalated; NULL: not by itself.';
+COMMENT ON COLUMN rule_states.escalation IS 'Of the alarm of the state: since when its time counts, and up to which time its escalations are done; NULL: it is not escalated.';
 CREATE INDEX rule_states_due ON rule_states USING btree (due_at) WHERE (due_at IS NOT NULL);
+CREATE INDEX rule_states_escalating ON rule_states USING btree (escalate_at) WHERE (escalate_at IS NOT NULL);
 CREATE INDEX rule_states_silenced ON rule_states USING btree (silenced_until) WHERE (silenced_until IS NOT NULL);
 
 CREATE TABLE rules (

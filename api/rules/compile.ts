@@ -25,27 +25,30 @@ const DEFAULT_SHARE = 0.5
 /** `last` looks back as far as the longest window. */
 const MAX_WINDOW_MS = 86_400_000
 const MAX_COOLDOWN_MS = 30 * 86_400_000
+const MIN_ESCALATION_MS = 60_000
+const MAX_ESCALATION_MS = 7 * 86_400_000
 const EVERY_SUBTOPIC = '>'
+
+/** When an action acts. `afterMs`: for how long nobody acknowledged the alarm; undefined: it is not for that. */
+type When = { on: ReadonlySet<Moment>; afterMs: number | undefined }
 
 export type CompiledAction =
   | { type: 'alarm'; text: Template | undefined }
-  | {
+  | (When & {
       type: 'publish'
       channelId: string
       subtopic: string
       payload: Template | undefined
       contentType: string
-      on: ReadonlySet<Moment>
-    }
-  | { type: 'start'; taskId: string; on: ReadonlySet<Moment> }
-  | {
+    })
+  | (When & { type: 'start'; taskId: string })
+  | (When & {
       type: 'mail'
       to: readonly string[]
       subject: Template | undefined
       text: Template | undefined
-      on: ReadonlySet<Moment>
-    }
-  | { type: 'webhook'; url: string; payload: Template | undefined; on: ReadonlySet<Moment> }
+    })
+  | (When & { type: 'webhook'; url: string; payload: Template | undefined })
 
 /** Of a rule about the state of clients. */
 export type StateSource = {
@@ -75,6 +78,8 @@ export type CompiledDefinition = {
   /** Names of the other series that it asks for. */
   windowNames: readonly string[]
   actions: readonly CompiledAction[]
+  /** After how long actions act because nobody acknowledged its alarm, each time once, the shortest first. */
+  escalations: readonly number[]
   /** It looks at the name, the tags, the metadata or the groups of clients. */
   usesClients: boolean
 }
@@ -104,6 +109,7 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
       ? undefined
       : compileExpression(definition.clear_when, 'boolean', '/clear_when')
   const compiled = actions.map((action, index) => compileAction(action, `/actions/${index}`))
+  const escalations = escalationsOf(compiled)
   const templates = compiled.flatMap(templatesOf)
   const texts = [definition.condition, definition.clear_when, ...templates.map((one) => one?.source)]
   const state = stateOf(definition, [condition, clearWhen], texts)
@@ -143,6 +149,7 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
     windowMs: windows.reduce((longest, { durationMs }) => Math.max(longest, durationMs ?? MAX_WINDOW_MS), 0),
     windowNames: windows.flatMap(({ series }) => series ?? []),
     actions: compiled,
+    escalations,
     usesClients:
       watches ||
       source.groups !== undefined ||
@@ -259,7 +266,28 @@ function templatesOf(action: CompiledAction): (Template | undefined)[] {
 const textTemplate = (text: string | undefined, path: string): Template | undefined =>
   text === undefined || text === '' ? undefined : compileTextTemplate(text, path)
 
-const momentsOf = (on: readonly Moment[] | undefined): ReadonlySet<Moment> => new Set(on ?? ['raise'])
+function whenOf({ on, after }: { on?: readonly Moment[]; after?: string }, path: string): When {
+  const moments = new Set<Moment>(on ?? ['raise'])
+  const isEscalation = moments.has('escalate')
+  if (after === undefined || after === '') {
+    if (isEscalation) throw refusedField(`${path}/after`, 'is required with `escalate`: a duration such as 15m')
+    return { on: moments, afterMs: undefined }
+  }
+  if (!isEscalation) throw refusedField(`${path}/after`, 'must be absent: it is of `escalate` in `on`')
+  const afterMs = Math.round(parseDurationMs(after, `${path}/after`))
+  if (!(afterMs >= MIN_ESCALATION_MS && afterMs <= MAX_ESCALATION_MS))
+    throw refusedField(`${path}/after`, 'must be between 1m and 168h')
+  return { on: moments, afterMs }
+}
+
+/** Who acknowledges has an alarm before them. */
+function escalationsOf(actions: readonly CompiledAction[]): readonly number[] {
+  const times = actions.map((action) => (action.type === 'alarm' ? undefined : action.afterMs))
+  const first = times.findIndex((afterMs) => afterMs !== undefined)
+  if (first !== -1 && !actions.some(({ type }) => type === 'alarm'))
+    throw refusedField(`/actions/${first}/on`, 'must not have `escalate`: the rule has no `alarm` action')
+  return [...new Set(times.flatMap((afterMs) => afterMs ?? []))].toSorted((one, other) => one - other)
+}
 
 function compileAction(action: RuleAction, path: string): CompiledAction {
   switch (action.type) {
@@ -276,18 +304,18 @@ function compileAction(action: RuleAction, path: string): CompiledAction {
         subtopic: plainSubtopic(action.subtopic ?? '', `${path}/subtopic`),
         payload: action.payload === undefined ? undefined : compile(action.payload, `${path}/payload`),
         contentType,
-        on: momentsOf(action.on),
+        ...whenOf(action, path),
       }
     }
     case 'start':
-      return { type: 'start', taskId: action.task, on: momentsOf(action.on) }
+      return { type: 'start', taskId: action.task, ...whenOf(action, path) }
     case 'mail':
       return {
         type: 'mail',
         to: action.to,
         subject: textTemplate(action.subject, `${path}/subject`),
         text: textTemplate(action.text, `${path}/text`),
-        on: momentsOf(action.on),
+        ...whenOf(action, path),
       }
     case 'webhook': {
       const { url, payload } = action
@@ -295,7 +323,7 @@ function compileAction(action: RuleAction, path: string): CompiledAction {
         type: 'webhook',
         url,
         payload: payload === undefined || payload === '' ? undefined : compileJsonTemplate(payload, `${path}/payload`),
-        on: momentsOf(action.on),
+        ...whenOf(action, path),
       }
     }
   }

@@ -12,7 +12,7 @@ import { Alarms } from './alarms/service.ts'
 import type { RulesConfig } from './config.ts'
 import type { Contacts } from './contacts.ts'
 import { Evaluator } from './evaluation/evaluator.ts'
-import { forgetStates } from './evaluation/repository.ts'
+import { forgetStates, revisitEscalations } from './evaluation/repository.ts'
 import { removeStrayChanges } from './evaluation/state/repository.ts'
 import { countWindows } from './maintenance/repository.ts'
 import { windowRoutes } from './maintenance/routes.ts'
@@ -84,7 +84,7 @@ export function startRules({
   const onChanged = (domainKey: number) => evaluator.changed(domainKey)
   const rules = new Rules({ database, journal, access, gate, quotas, contacts, onChanged })
   const trials = new Trials({ database, access, gate, contacts })
-  const told = { lockRules: lockDomain, forget: forgetStates, onStatesRemoved: onChanged }
+  const told = { lockRules: lockDomain, forget: forgetStates, revisit: revisitEscalations, onStatesChanged: onChanged }
   const alarms = new Alarms({ database, journal, access, ...told })
   const windows = new Windows({ database, journal, access, quotas, lockRules: lockDomain, noteChange, onChanged })
   quotas.measure('maintenance_windows', (domainKey) => countWindows(database.db, domainKey))

@@ -233,6 +233,18 @@ export async function revisitWaits(tx: Transaction, key: number): Promise<void> 
   await sql`UPDATE rule_states SET due_at = now() WHERE rule_key = ${key} AND due_at IS NOT NULL`.execute(tx)
 }
 
+/** What is active is looked at: whether its alarm is escalated, or is no longer. */
+export async function revisitEscalations(tx: Transaction, key: number): Promise<void> {
+  await sql`UPDATE rule_states SET escalate_at = now() WHERE rule_key = ${key} AND state -> 'state' ->> 'status' = 'active'`.execute(
+    tx,
+  )
+}
+
+/** Nothing is escalated, until it is looked at again. */
+export async function stopEscalations(tx: Transaction, key: number): Promise<void> {
+  await sql`UPDATE rule_states SET escalate_at = NULL WHERE rule_key = ${key} AND escalate_at IS NOT NULL`.execute(tx)
+}
+
 /** Neither `for` nor `clear_for` goes on: it is not known what the messages were that the rule did not read. */
 export async function forgetWaits(tx: Transaction, key: number): Promise<void> {
   await forgetPending(tx, key)

@@ -94,7 +94,7 @@ export const RuleSource = Type.Object(
 export type RuleSource = Static<typeof RuleSource>
 
 /** The moments of an action. */
-export const MOMENTS = ['raise', 'repeat', 'clear'] as const
+export const MOMENTS = ['raise', 'repeat', 'clear', 'escalate'] as const
 export type Moment = (typeof MOMENTS)[number]
 
 const on = Type.Optional(
@@ -103,8 +103,12 @@ const on = Type.Optional(
     maxItems: MOMENTS.length,
     uniqueItems: true,
     description:
-      '`raise`: the condition begins to hold (after `for`). `repeat`: a further message for which it holds. `clear`: it ended. Defaults to raise',
+      '`raise`: the condition begins to hold (after `for`). `repeat`: a further message for which it holds. `clear`: it ended. `escalate`: nobody has acknowledged the alarm of the rule for `after`. Defaults to raise',
   }),
+)
+
+const after = Type.Optional(
+  duration('With `escalate`, which requires it: how long the alarm is open and not acknowledged, from 1m to 168h'),
 )
 
 const template = (description: string) => Type.Optional(Type.String({ maxLength: MAX_TEMPLATE_CHARS, description }))
@@ -131,11 +135,12 @@ const PublishAction = Type.Object(
       }),
     ),
     on,
+    after,
   },
   { description: 'Publishes a message, with the rights of who last changed the rule' },
 )
 const StartAction = Type.Object(
-  { type: Type.Literal('start'), task: Id, on },
+  { type: Type.Literal('start'), task: Id, on, after },
   { description: 'Starts a task, which gets the record as a trigger gives it' },
 )
 const MailAction = Type.Object(
@@ -153,6 +158,7 @@ const MailAction = Type.Object(
     ),
     text: template('Text with expressions in `{{ }}`; defaults to a description of what happened'),
     on,
+    after,
   },
   { description: 'Sends mails' },
 )
@@ -168,6 +174,7 @@ const WebhookAction = Type.Object(
       'JSON with expressions in `{{ }}` in its texts, such as `{"text": "{{ client.name }} is at {{ value }}"}` for Slack and Teams; defaults to the object that a publication has, with the `id` of the delivery',
     ),
     on,
+    after,
   },
   { description: 'Sends a signed POST request with JSON' },
 )

@@ -40,12 +40,14 @@ import {
   noteChange,
   renameInAlarms,
   resumeRule,
+  revisitEscalations,
   revisitWaits,
+  stopEscalations,
   updateRule,
 } from './repository.ts'
 import type { RuleFields, RuleRecord, StoredRule } from './repository.ts'
 import { requireRights } from './rights.ts'
-import type { NewRule, RuleLetterQuery, RuleQuery, RuleUpdate } from './schema.ts'
+import type { NewRule, RuleDefinition, RuleLetterQuery, RuleQuery, RuleUpdate } from './schema.ts'
 
 export type RulesService = {
   /** Throws `malformed`, `conflict` for a name in use, `quota_exceeded`, `forbidden`, `gone` for a position that is no longer kept. */
@@ -158,6 +160,8 @@ export class Rules implements RulesService {
       } else if (!isDeepStrictEqual(fields.definition.source, source)) await forgetPending(tx, rule.key)
       if (hasMissed(rule)) await forgetWaits(tx, rule.key)
       await revisitWaits(tx, rule.key)
+      const escalates = [rule.definition, fields.definition].some((one) => isEscalating(one))
+      if (escalates && rule.status === 'enabled') await revisitEscalations(tx, rule.key)
       if (fields.name !== rule.name) await renameInAlarms(tx, rule.id, fields.name)
       record(entryOf('update', { ...rule, name: fields.name }))
     })
@@ -175,6 +179,7 @@ export class Rules implements RulesService {
       } else {
         await enableRule(tx, rule.key, { ...by, ...(await beginAt(tx, rule.domainKey, await fromOf(tx, from, rule))) })
         await forgetWaits(tx, rule.key)
+        if (isEscalating(rule.definition)) await revisitEscalations(tx, rule.key)
       }
       await this.#keepContacts(tx, { ...rule, userKey: caller.key }, members)
       record(entryOf('enable', rule))
@@ -187,6 +192,7 @@ export class Rules implements RulesService {
     await this.#change(caller, domain, id, async (tx, rule, record) => {
       const { place } = (await findRule(tx, rule.domainKey, id)) ?? rule
       await disableRule(tx, rule.key, place, caller.id)
+      if (isEscalating(rule.definition)) await stopEscalations(tx, rule.key)
       record(entryOf('disable', rule, await this.#deps.contacts.takeBack(tx, rule.key)))
     })
     return await this.#shown(domain, id)
@@ -328,6 +334,9 @@ const isOfOther = (before: Source, after: Source): boolean =>
 
 /** Changes of states are not kept for a paused rule. */
 const hasMissed = ({ isPaused, definition }: StoredRule): boolean => isPaused && definition.source.type === 'state'
+
+const isEscalating = ({ actions = [] }: RuleDefinition): boolean =>
+  actions.some((action) => action.type !== 'alarm' && action.on?.includes('escalate') === true)
 
 const POSITION = /^\d+-\d+-\d+$/
 

@@ -263,6 +263,7 @@ class Found {
 
   take(caused: Caused): void {
     const { series, effect } = caused
+    if (effect.kind === 'escalate') return
     const channelName = (key: number) => this.#channels.get(key)?.name ?? ''
     const known = {
       channelId: (key: number) => this.#channels.get(key)?.id ?? '',

@@ -36,6 +36,7 @@ const VERBS: Readonly<Record<string, string>> = {
   change: 'changed',
   raise: 'raised',
   unsilence: 'no longer silenced',
+  escalate: 'escalated',
   acknowledge: 'acknowledged',
   unacknowledge: 'no longer acknowledged',
   assign: 'assigned',

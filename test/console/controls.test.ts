@@ -1496,6 +1496,16 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     await dialog().getByLabel('URL').fill(url)
     await dialog().getByLabel('JSON of the request').fill('{"payload": "{{ value }}"}')
     await dialog().getByRole('group', { name: 'When action 3 acts' }).getByLabel('at each further message').check()
+    await button('Add an action', dialog()).click()
+    await dialog().getByLabel('What action 4 does').selectOption({ label: 'Call a webhook' })
+    await dialog().getByLabel('URL').nth(1).fill(url)
+    const moments = dialog().getByRole('group', { name: 'When action 4 acts' })
+    await moments.getByLabel('when it begins to hold').uncheck()
+    await moments.getByLabel('when nobody acknowledges its alarm for some time').check()
+    await moments.getByLabel('Not acknowledged for').fill('30s')
+    await submit.click()
+    await dialog().getByText('must be between 1m and 168h').waitFor()
+    await moments.getByLabel('Not acknowledged for').fill('2h')
     await submit.click()
     await dialog().getByText('must be an email address').waitFor()
     await dialog().getByLabel('To', { exact: true }).fill('admin@example.com')
@@ -1507,7 +1517,9 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
       { type: 'alarm' },
       { type: 'mail', to: ['admin@example.com'], subject: '{{ name }}', text: '{{ value }}', on: ['raise'] },
       { type: 'webhook', url, payload: '{"payload": "{{ value }}"}', on: ['raise', 'repeat'] },
+      { type: 'webhook', url, on: ['escalate'], after: '2h' },
     ])
+    await seen(/when nobody acknowledges its alarm for 2h/)
     const contacts = page.locator('.card').filter({ hasText: 'Contacts' })
     await contacts.getByText(url).waitFor()
     await button('Copy signing secret', contacts).waitFor()

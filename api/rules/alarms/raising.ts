@@ -2,7 +2,15 @@
 import type { Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { newId } from '#core/ids.ts'
-import { continueAlarms, countOpenAlarms, insertAlarms, insertHistory, resilenceAlarms } from './repository.ts'
+import { formatDurationMs } from '#core/time.ts'
+import {
+  continueAlarms,
+  countOpenAlarms,
+  escalateAlarms,
+  insertAlarms,
+  insertHistory,
+  resilenceAlarms,
+} from './repository.ts'
 import type { AlarmSeries, AlarmSilence, Episode, NewChange, ToldAlarm } from './repository.ts'
 import { alarmEntry } from './service.ts'
 
@@ -60,14 +68,14 @@ export class Episodes {
   }
 
   /**
-   * Stores what was collected. Alarms beyond `maxOpen` are not raised: the next message for which the condition holds tries again. Returns the ids
-   * of the rules whose alarms had no room.
+   * Stores what was collected. Alarms beyond `maxOpen` are not raised: the next message for which the condition holds tries again. Returns the
+   * episodes whose alarms had no room, and those whose alarms are raised only now.
    */
   async store(
     tx: Transaction,
     record: Recorder,
     { domainKey, maxOpen }: { domainKey: number; maxOpen: number | undefined },
-  ): Promise<ReadonlySet<string>> {
+  ): Promise<{ refused: readonly Episode[]; late: readonly Episode[] }> {
     const before = this.#all.filter(({ isNew }) => !isNew)
     const continued = before.length === 0 ? [] : await continueAlarms(tx, before)
     const found = new Set(continued.map(({ place }) => place))
@@ -83,6 +91,7 @@ export class Episodes {
             domainKey,
             fitting.map((episode) => ({ ...episode, id: newId() })),
           )
+    const isLacking = new Set(lacking)
     const raised = inserted.filter(({ isInserted }) => isInserted)
     const cleared = [...continued, ...raised].filter(({ isCleared }) => isCleared)
     const changes = [
@@ -93,21 +102,21 @@ export class Episodes {
     for (const alarm of raised)
       record(alarmEntry('raise', domainKey, alarm, alarm.isSilenced ? { silenced: true } : {}))
     for (const alarm of cleared) record(alarmEntry('clear', domainKey, alarm))
-    return refused
+    return { refused, late: fitting.filter((episode) => isLacking.has(episode)) }
   }
 
   async #fit(
     tx: Transaction,
     wanted: readonly Episode[],
     { domainKey, maxOpen }: { domainKey: number; maxOpen: number | undefined },
-  ): Promise<{ fitting: Episode[]; refused: Set<string> }> {
-    const refused = new Set<string>()
+  ): Promise<{ fitting: Episode[]; refused: Episode[] }> {
+    const refused: Episode[] = []
     if (maxOpen === undefined || wanted.length === 0) return { fitting: [...wanted], refused }
     let open = await countOpenAlarms(tx, domainKey)
-    const fitting = wanted.filter(({ clearedAtSeconds, ruleId }) => {
-      if (clearedAtSeconds !== null) return true
+    const fitting = wanted.filter((episode) => {
+      if (episode.clearedAtSeconds !== null) return true
       if (open++ < maxOpen) return true
-      refused.add(ruleId)
+      refused.push(episode)
       return false
     })
     return { fitting, refused }
@@ -132,6 +141,29 @@ export async function endSilence(
   )
   for (const alarm of told) record(alarmEntry('unsilence', domainKey, alarm))
   return new Set(alarms.filter(({ isAcknowledged }) => isAcknowledged).map(({ place }) => place))
+}
+
+/**
+ * Escalates alarms that are open and that nobody has acknowledged, once for each of `afterMs`. Returns the places of these. Name each series once.
+ */
+export async function escalateOpen(
+  tx: Transaction,
+  record: Recorder,
+  domainKey: number,
+  series: readonly (AlarmSeries & { afterMs: readonly number[] })[],
+): Promise<ReadonlySet<number>> {
+  const alarms = await escalateAlarms(
+    tx,
+    series.map((one) => ({ ...one, count: one.afterMs.length })),
+  )
+  const changes: NewChange[] = []
+  for (const alarm of alarms)
+    for (const afterMs of series[alarm.place]?.afterMs ?? []) {
+      changes.push(changeOf(alarm, 'escalate'))
+      record(alarmEntry('escalate', domainKey, alarm, { after: formatDurationMs(afterMs) }))
+    }
+  await insertHistory(tx, changes, null)
+  return new Set(alarms.map(({ place }) => place))
 }
 
 const changeOf = ({ key }: ToldAlarm, change: NewChange['change']): NewChange => ({

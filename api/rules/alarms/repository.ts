@@ -27,6 +27,7 @@ export type AlarmRecord = {
   condition: string
   cause: string
   count: number
+  escalations: number
   comments: number
   firstAt: string
   lastAt: string
@@ -60,7 +61,7 @@ const nameOf = (reference: string): Sql =>
 // Entities may be deleted: then the names of the moment when the alarm was raised remain.
 const COLUMNS = sql`a.key, a.id, a.rule_id AS "ruleId", a.rule_name AS "ruleName", a.client_id AS "clientId", coalesce(c.name, a.client_name) AS "clientName",
   a.channel_id AS "channelId", coalesce(h.name, a.channel_name) AS "channelName", a.subtopic, a.name, a.unit, a.severity, a.value, a.text, a.condition,
-  a.cause, a.count, a.comments, a.first_at AS "firstAt", a.last_at AS "lastAt", a.acknowledged_at AS "acknowledgedAt",
+  a.cause, a.count, a.escalations, a.comments, a.first_at AS "firstAt", a.last_at AS "lastAt", a.acknowledged_at AS "acknowledgedAt",
   a.acknowledged_by AS "acknowledgedBy", ${nameOf('a.acknowledged_by')} AS "acknowledgedByName", a.assignee_id AS "assigneeId",
   ${nameOf('a.assignee_id')} AS "assigneeName", a.cleared_at AS "clearedAt", a.cleared_by AS "clearedBy", ${nameOf('a.cleared_by')} AS "clearedByName",
   a.maintenance_id AS "maintenanceId", a.maintenance_name AS "maintenanceName", a.silenced_until AS "silencedUntil", a.updated_at AS "updatedAt"`
@@ -354,6 +355,23 @@ export async function resilenceAlarms(
     WHERE a.cleared_at IS NULL AND a.silenced_until IS NOT NULL AND a.rule_id = n.rule_id AND a.series_digest = n.digest
     RETURNING (n.place - 1)::int AS place, a.acknowledged_at IS NOT NULL AS "isAcknowledged", ${TOLD}`.execute(tx)
   return rows
+}
+
+/**
+ * Counts escalations of the open alarms of these series that nobody has acknowledged, and returns those, by their places. Name each series once.
+ */
+export async function escalateAlarms(
+  tx: Transaction,
+  series: readonly (AlarmSeries & { count: number })[],
+): Promise<(ToldAlarm & { place: number })[]> {
+  if (series.length === 0) return []
+  const { rows } = await sql<ToldAlarm & { place: number }>`
+    UPDATE alarms a SET escalations = a.escalations + n.count, updated_at = now()
+    FROM unnest(${series.map(({ ruleId }) => ruleId)}::uuid[], ${series.map(digestOfSeries)}::bytea[],
+      ${series.map(({ count }) => count)}::int[]) WITH ORDINALITY AS n (rule_id, digest, count, place)
+    WHERE a.cleared_at IS NULL AND a.acknowledged_at IS NULL AND a.rule_id = n.rule_id AND a.series_digest = n.digest
+    RETURNING (n.place - 1)::int AS place, ${TOLD}`.execute(tx)
+  return rows.toSorted((one, other) => one.place - other.place)
 }
 
 export async function findUserKey(db: Queryable, id: string): Promise<number | undefined> {

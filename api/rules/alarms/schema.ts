@@ -16,6 +16,7 @@ export type AlarmStatus = (typeof ALARM_STATUSES)[number]
 export const ALARM_CHANGES = [
   'raise',
   'unsilence',
+  'escalate',
   'acknowledge',
   'unacknowledge',
   'assign',
@@ -56,6 +57,7 @@ export const AlarmView = Type.Object(
     condition: Type.String({ description: 'The condition of the rule when it raised the alarm' }),
     cause: Type.String({ description: 'Position of the message that raised it' }),
     count: Type.Integer({ description: 'How often the condition was found to hold' }),
+    escalations: Type.Integer({ description: 'How often it was escalated, because nobody acknowledged it' }),
     comments: Type.Integer({ description: 'Number of comments; `GET …/history` has them' }),
     first_at: Type.String({ format: 'date-time', description: 'When it was raised' }),
     last_at: Type.String({ format: 'date-time', description: 'When the condition was last found to hold' }),
@@ -203,6 +205,7 @@ export function presentAlarm(record: AlarmRecord, domainId: string): AlarmView {
     condition: record.condition,
     cause: record.cause,
     count: record.count,
+    escalations: record.escalations,
     comments: record.comments,
     first_at: formatTime(record.firstAt),
     last_at: formatTime(record.lastAt),

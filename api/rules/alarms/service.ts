@@ -47,8 +47,10 @@ export type AlarmsDeps = {
   lockRules: (tx: Transaction, domainKey: number) => Promise<unknown>
   /** Called, with the rules locked, for alarms that may end otherwise than by their rule: their condition begins again from the start. */
   forget: (tx: Transaction, domainKey: number, ids: readonly string[]) => Promise<void>
+  /** Called, with the rules locked, for alarms that nobody has acknowledged any more: they may be escalated. */
+  revisit: (tx: Transaction, domainKey: number, ids: readonly string[]) => Promise<void>
   /** Called after the commit. */
-  onStatesRemoved: (domainKey: number) => void
+  onStatesChanged: (domainKey: number) => void
 }
 
 const notFound = () => new ServiceError('not_found', 'alarm not found')
@@ -118,7 +120,7 @@ export class Alarms implements AlarmsService {
     domainId: string,
     { ids, ...input }: AlarmBulkUpdate,
   ): Promise<AlarmRecord[]> {
-    const { database, journal, access, lockRules, forget, onStatesRemoved } = this.#deps
+    const { database, journal, access, lockRules, forget, revisit, onStatesChanged } = this.#deps
     const domain = await this.#enter(caller, domainId, 'alarm_update')
     const { domainKey } = domain
     const assigneeId = await assigneeOf(database.db, access, domain.domainId, input.assignee_id)
@@ -141,14 +143,15 @@ export class Alarms implements AlarmsService {
           )
       }
       await updateAlarms(tx, fields, caller.id)
+      if (input.status === 'active') await revisit(tx, domainKey, wanted)
       await insertHistory(tx, history, caller.id)
     })
-    if (input.status === 'cleared') onStatesRemoved(domainKey)
+    if (input.status === 'cleared' || input.status === 'active') onStatesChanged(domainKey)
     return await findAlarms(database.db, domainKey, wanted)
   }
 
   async remove(caller: UserPrincipal, domainId: string, id: string): Promise<void> {
-    const { journal, lockRules, forget, onStatesRemoved } = this.#deps
+    const { journal, lockRules, forget, onStatesChanged } = this.#deps
     const { domainKey } = await this.#enter(caller, domainId, 'alarm_delete')
     if (!isId(id)) throw notFound()
     await journal.change(caller, async (tx, record) => {
@@ -159,7 +162,7 @@ export class Alarms implements AlarmsService {
       await deleteAlarm(tx, alarm.key)
       record(alarmEntry('remove', domainKey, alarm))
     })
-    onStatesRemoved(domainKey)
+    onStatesChanged(domainKey)
   }
 
   async #enter(caller: UserPrincipal, domainId: string, action: DomainAction): Promise<DomainAccess> {

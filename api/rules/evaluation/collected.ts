@@ -8,10 +8,11 @@ import type { Seen } from '../alarms/raising.ts'
 import type { Episode } from '../alarms/repository.ts'
 import type { CompiledAction, CompiledRule } from '../compile.ts'
 import type { Contacts, NewNotification } from '../contacts.ts'
-import type { RuleClient } from '../engine/index.ts'
+import type { RuleClient, RuleEffect } from '../engine/index.ts'
 import { mailsOf, positionOf, publicationOf, requestOf, startOf, textOf, valueOf, variablesOf } from './effects.ts'
 import type { Known } from './effects.ts'
-import type { Caused, Evaluation } from './evaluation.ts'
+import { beginEscalation, escalate } from './evaluation.ts'
+import type { Caused, Evaluation, SeriesState } from './evaluation.ts'
 import { countErrors, countPublications, findTaskKeys, insertPublications } from './repository.ts'
 import type { ChannelRow, NewPublication, StepDomain } from './repository.ts'
 import { settleTellings } from './telling.ts'
@@ -24,12 +25,18 @@ const MAX_PUBLICATIONS = 10_000
 
 const FULL = `${MAX_PUBLICATIONS} messages of rules of the domain wait for their publication: a message was not published`
 
+/** Whether the action is for what happened. */
+const isFor = ({ on, afterMs }: Exclude<CompiledAction, { type: 'alarm' }>, { effect }: Caused): boolean =>
+  on.has(effect.kind) && (effect.kind !== 'escalate' || effect.afterMs === afterMs)
+
 const textsOf = ({ payload }: NewNotification) => String(payload['body'] ?? payload['text'] ?? '').length
 
 export class Collected {
   readonly #episodes = new Episodes()
   readonly #publications: NewPublication[] = []
   readonly #tellings: Telling[] = []
+  /** The states of alarms that may be escalated later. */
+  readonly #escalating = new Map<Episode, SeriesState>()
   readonly #starts: { rule: CompiledRule; taskId: string; message: NewMessage }[] = []
   readonly #known: Known
   readonly #domain: StepDomain
@@ -68,20 +75,27 @@ export class Collected {
     const variables = variablesOf(caused, this.#known)
     const { rule, effect, isLate, entry } = caused
     const notifications: NewNotification[] = []
+    const acts: (() => void)[] = []
+    const isEscalation = effect.kind === 'escalate'
     const isAlarm = rule.actions.some(({ type }) => type === 'alarm')
     const alarm = isAlarm ? this.#alarmOf(caused, variables) : undefined
     // All but the notifications was done before.
-    const episode = alarm === undefined || isLate ? undefined : this.#alarm(caused, alarm)
+    const episode = alarm === undefined || isLate || isEscalation ? undefined : this.#alarm(effect, alarm)
+    if (episode !== undefined && rule.escalations.length > 0) this.#escalating.set(episode, entry)
     for (const [place, action] of rule.actions.entries()) {
-      if (action.type === 'alarm' || !action.on.has(effect.kind)) continue
+      if (action.type === 'alarm' || !isFor(action, caused)) continue
       if (action.type === 'mail') notifications.push(...mailsOf(caused, action, variables, this.#known))
       else if (action.type === 'webhook') notifications.push(requestOf(caused, action, variables, this.#known))
-      else if (!isLate) this.#act(caused, action, { place, rule, variables })
+      else if (!isLate) {
+        const act = () => this.#act(caused, action, { place, rule, variables })
+        if (isEscalation) acts.push(act)
+        else act()
+      }
     }
     for (const notification of notifications) this.#chars += CHARS_OF_EFFECT + textsOf(notification)
     // Most messages for which a condition holds tell nobody.
     if (effect.kind !== 'repeat' || notifications.length > 0 || entry.silencedUntilMs !== null)
-      this.#tellings.push({ caused, alarm, episode, notifications })
+      this.#tellings.push({ caused, alarm, episode, notifications, acts })
   }
 
   #act(
@@ -123,9 +137,9 @@ export class Collected {
     }
   }
 
-  #alarm({ effect }: Caused, seen: Seen): Episode {
+  #alarm({ kind }: RuleEffect, seen: Seen): Episode {
     const { size } = this.#episodes
-    const episode = this.#episodes[effect.kind](seen)
+    const episode = this.#episodes[kind](seen)
     if (this.#episodes.size > size) this.#chars += CHARS_OF_EFFECT + seen.text.length
     return episode
   }
@@ -140,6 +154,7 @@ export class Collected {
     return await settleTellings(tx, record, this.#tellings, { ...deps, domainKey: this.#domain.domainKey })
   }
 
+  /** Store the states after it: an alarm without room is not escalated. */
   async store(
     tx: Transaction,
     record: Recorder,
@@ -157,14 +172,12 @@ export class Collected {
     },
   ): Promise<{ published: boolean; started: boolean; notified: boolean }> {
     const { domainKey } = this.#domain
-    const refused = this.#episodes.isEmpty
-      ? new Set<string>()
-      : await this.#episodes.store(tx, record, { domainKey, maxOpen })
+    const refused = this.#episodes.isEmpty ? [] : await this.#storeAlarms(tx, record, maxOpen)
     const { fitting, excess } = await this.#fit(tx)
     await insertPublications(tx, fitting)
     for (const { ruleKey } of fitting) this.#countActed(evaluation, ruleKey)
     const tasks = await findTaskKeys(tx, domainKey, [...new Set(this.#starts.map(({ taskId }) => taskId))])
-    const errors = [...refused].map((ruleId) => ({
+    const errors = [...new Set(refused.map(({ ruleId }) => ruleId))].map((ruleId) => ({
       ruleId,
       reason: `the domain has as many open alarms as it may (${maxOpen}): an alarm was not raised`,
       count: 1,
@@ -197,6 +210,21 @@ export class Collected {
       started: this.#starts.length > 0,
       notified: notified.recorded.length > 0,
     }
+  }
+
+  /** The time of an alarm that is raised only now begins now. Returns those that had no room. */
+  async #storeAlarms(tx: Transaction, record: Recorder, maxOpen: number | undefined): Promise<readonly Episode[]> {
+    const { domainKey } = this.#domain
+    const { refused, late } = await this.#episodes.store(tx, record, { domainKey, maxOpen })
+    for (const episode of refused) {
+      const entry = this.#escalating.get(episode)
+      if (entry !== undefined) escalate(entry, null)
+    }
+    for (const episode of late) {
+      const entry = this.#escalating.get(episode)
+      if (entry?.silencedUntilMs === null) beginEscalation(entry, Date.now())
+    }
+    return refused
   }
 
   /** What there is room for among the publications of the domain that wait. */

@@ -1,4 +1,5 @@
 /** What rules cause: alarms, publications and starts of tasks, as rows of the transaction that moves their place. */
+import { formatDurationMs } from '#core/time.ts'
 import type { TriggerMessage } from '#queues/index.ts'
 import { RuleClient } from '../engine/index.ts'
 import type { RuleVariables } from '../engine/index.ts'
@@ -71,13 +72,16 @@ type Webhook = Extract<CompiledAction, { type: 'webhook' }>
 
 /** The default payload of a publication and of a webhook request. */
 function describe(caused: Caused, variables: RuleVariables, known: Known): string {
-  const { rule, series, effect } = caused
+  const { rule, series, effect, entry } = caused
   const { client } = variables
   return JSON.stringify({
     moment: effect.kind,
     rule: { id: rule.id, name: rule.name },
     severity: rule.severity,
     at: new Date(effect.atMs).toISOString(),
+    ...(effect.kind === 'escalate'
+      ? { raised_at: new Date(raisedMsOf(entry)).toISOString(), after: formatDurationMs(effect.afterMs) }
+      : {}),
     text: textOf(caused, variables),
     ...(client.id === '' ? {} : { client: { id: client.id, name: client.name } }),
     ...(series.channelKey === 0
@@ -125,6 +129,11 @@ export function publicationOf(
 const MAX_SUBJECT_CHARS = 250
 const MOMENT_WORDS = { raise: 'raised', repeat: 'goes on', clear: 'cleared' } as const
 
+const momentWords = (effect: Caused['effect']): string =>
+  effect.kind === 'escalate' ? `not acknowledged for ${formatDurationMs(effect.afterMs)}` : MOMENT_WORDS[effect.kind]
+
+const raisedMsOf = ({ state }: Caused['entry']): number => (state.status === 'active' ? state.sinceMs : Number.NaN)
+
 /** The channel that its reader must be allowed to read: that of the message, or the one of the clients that are watched. */
 const channelOf = ({ rule, series }: Caused, known: Known) =>
   rule.silence === undefined && rule.state === undefined
@@ -150,21 +159,21 @@ const oneLine = (text: string) =>
 export function mailsOf(caused: Caused, action: Mail, variables: RuleVariables, known: Known): NewNotification[] {
   const { rule, windows, effect } = caused
   const summary = textOf(caused, variables)
-  const subject =
-    action.subject?.render(variables, windows) ?? `[${rule.severity}] ${MOMENT_WORDS[effect.kind]}: ${summary}`
+  const subject = action.subject?.render(variables, windows) ?? `[${rule.severity}] ${momentWords(effect)}: ${summary}`
   const text = action.text?.render(variables, windows) ?? describeInText(caused, variables, known, summary)
   const payload = { ...lane(caused, known), subject: oneLine(subject), text: clean(text) }
   return action.to.map((contact) => ({ ruleKey: rule.key, contact, payload }))
 }
 
 function describeInText(caused: Caused, variables: RuleVariables, known: Known, summary: string): string {
-  const { rule, series, effect } = caused
+  const { rule, series, effect, entry } = caused
   const { client, unit } = variables
   const value = valueOf(variables)
   const lines: (readonly [string, string])[] = [
-    ['Rule', `${rule.name} (${MOMENT_WORDS[effect.kind]})`],
+    ['Rule', `${rule.name} (${momentWords(effect)})`],
     ['Severity', rule.severity],
     ['Time', new Date(effect.atMs).toISOString()],
+    ['Raised', effect.kind === 'escalate' ? new Date(raisedMsOf(entry)).toISOString() : ''],
     ['Client', client.name === '' ? client.id : client.name],
     ['Channel', known.channelName(series.channelKey)],
     ['Subtopic', series.subtopic],

@@ -20,6 +20,19 @@ export type LastSample = Pick<Evaluated, 'cause' | 'record' | 'timeMs'> & {
 
 export type StateVariables = Pick<RuleVariables, (typeof STATE_VARIABLES)[number]>
 
+/** Of the alarm of a state. */
+export type Escalation = {
+  /** The alarm that was raised then. */
+  raisedMs: number
+  /** Since when its time counts: since users can see it, and in no maintenance. */
+  fromMs: number
+  /** The escalations up to this time are done. */
+  doneMs: number
+}
+
+/** Nobody acknowledged the alarm for `afterMs`. */
+export type EscalationEffect = { kind: 'escalate'; atMs: number; cause: string; afterMs: number }
+
 export type SeriesState = {
   rule: CompiledRule
   series: Series
@@ -29,6 +42,10 @@ export type SeriesState = {
   silencedUntilMs: number | null
   /** It raised or cleared in this step: whether it is silenced is settled with that. */
   isTurned: boolean
+  /** Null: the alarm is not escalated, or there is none. */
+  escalation: Escalation | null
+  /** When it is looked whether it is. Null: not by itself, such as while the alarm is acknowledged. */
+  escalateAtMs: number | null
   isChanged: boolean
   isStored: boolean
 }
@@ -39,7 +56,7 @@ export type RuleCounts = { seen: number; matched: number; unmatchable: number; r
 export type Caused = {
   rule: CompiledRule
   series: Series
-  effect: RuleEffect
+  effect: RuleEffect | EscalationEffect
   sample: Evaluated | undefined
   last: LastSample | undefined
   windows: WindowReader | undefined
@@ -88,9 +105,11 @@ export class Evaluation {
   give(
     rule: CompiledRule,
     series: Series,
-    { state, last, silencedUntilMs }: Pick<SeriesState, 'state' | 'last' | 'silencedUntilMs'>,
+    given: Pick<SeriesState, 'state' | 'last' | 'silencedUntilMs' | 'escalation' | 'escalateAtMs'>,
   ): void {
-    const stored = { rule, series, state, last, silencedUntilMs, isTurned: false, isChanged: false, isStored: true }
+    const { state, last, silencedUntilMs, escalation, escalateAtMs } = given
+    const of = { state, last, silencedUntilMs, escalation, escalateAtMs }
+    const stored = { ...of, rule, series, isTurned: false, isChanged: false, isStored: true }
     this.#states.set(`${rule.key}\n${keyOf(series)}`, stored)
   }
 
@@ -162,6 +181,7 @@ export class Evaluation {
     for (const effect of advanced.effects) this.#tell(entry, effect, undefined, undefined)
     this.#store(entry, advanced)
     this.#passSilence(entry, nowMs)
+    this.#passEscalation(entry, nowMs)
     // What is not due yet waits for another time than it did, since its rule was changed.
     if (entry.isStored && dueOf(entry) !== null) entry.isChanged = true
   }
@@ -190,6 +210,25 @@ export class Evaluation {
     }
   }
 
+  /** It is looked whether the alarm is still open, and not acknowledged, for each time that has passed. */
+  #passEscalation(entry: SeriesState, nowMs: number): void {
+    const { rule, series, state, last, silencedUntilMs, escalateAtMs } = entry
+    if (escalateAtMs === null || escalateAtMs > nowMs) return
+    if (state.status !== 'active' || rule.escalations.length === 0 || silencedUntilMs !== null)
+      return escalate(entry, null)
+    const { sinceMs } = state
+    // The rule had no escalations when it raised, or a process did that does not know them.
+    const isOurs = entry.escalation?.raisedMs === sinceMs
+    if (!isOurs) entry.escalation = { raisedMs: sinceMs, fromMs: sinceMs, doneMs: 0 }
+    const { fromMs, doneMs } = entry.escalation as Escalation
+    const due = rule.escalations.filter((afterMs) => afterMs > doneMs && fromMs + afterMs <= nowMs)
+    for (const afterMs of due) {
+      const effect: EscalationEffect = { kind: 'escalate', atMs: fromMs + afterMs, cause: state.cause, afterMs }
+      this.#onEffect({ rule, series, effect, sample: undefined, last, windows: undefined, isLate: false, entry })
+    }
+    if (due.length === 0) escalate(entry, entry.escalation)
+  }
+
   /** Ends a wait without an effect. */
   forget(entry: SeriesState): void {
     this.#store(entry, { state: IDLE, effects: [] })
@@ -205,6 +244,8 @@ export class Evaluation {
         last: undefined,
         silencedUntilMs: null,
         isTurned: false,
+        escalation: null,
+        escalateAtMs: null,
         isChanged: false,
         isStored: false,
       }
@@ -230,6 +271,23 @@ export class Evaluation {
     entry.isTurned ||= effect.kind !== 'repeat'
     this.#onEffect({ rule, series, effect, sample, last, windows, isLate: false, entry })
   }
+}
+
+/** Sets which escalations of the alarm are done, and so when the next one is due. Null: it is not escalated. */
+export function escalate(entry: SeriesState, escalation: Escalation | null): void {
+  const next = entry.rule.escalations.find((afterMs) => escalation !== null && afterMs > escalation.doneMs)
+  const atMs = escalation === null || next === undefined ? null : escalation.fromMs + next
+  if (entry.escalation === escalation && entry.escalateAtMs === atMs) return
+  entry.escalation = escalation
+  entry.escalateAtMs = atMs
+  entry.isChanged = true
+}
+
+/** The time of the alarm counts from now on. */
+export function beginEscalation(entry: SeriesState, fromMs: number): void {
+  const { rule, state } = entry
+  const isOpen = state.status === 'active' && rule.escalations.length > 0
+  escalate(entry, isOpen ? { raisedMs: state.sinceMs, fromMs, doneMs: 0 } : null)
 }
 
 /** An alarm is not cleared by an expression that has no result for the record. */

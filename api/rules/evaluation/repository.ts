@@ -7,7 +7,7 @@ import type { Sql } from '#core/sql.ts'
 import { digestOfParts } from '../digest.ts'
 import type { RuleFilter, RuleState } from '../engine/index.ts'
 import { noteChange, placeValues } from '../repository.ts'
-import type { RuleCounts, LastSample } from './evaluation.ts'
+import type { Escalation, RuleCounts, LastSample } from './evaluation.ts'
 import type { Series } from './samples.ts'
 
 export type StepDomain = {
@@ -156,6 +156,8 @@ export type StateRow = {
   state: RuleState
   last: LastSample | undefined
   silencedUntilMs: number | null
+  escalation: Escalation | null
+  escalateAtMs: number | null
 }
 
 type StoredState = {
@@ -166,6 +168,8 @@ type StoredState = {
   name: string
   state: { state: RuleState; last?: LastSample }
   silenced_until_ms: number | null
+  escalation: Escalation | null
+  escalate_at_ms: number | null
 }
 
 const stateOf = (row: StoredState): StateRow => ({
@@ -179,10 +183,13 @@ const stateOf = (row: StoredState): StateRow => ({
   state: row.state.state,
   last: row.state.last,
   silencedUntilMs: row.silenced_until_ms,
+  escalation: row.escalation,
+  escalateAtMs: row.escalate_at_ms,
 })
 
 const COLUMNS = sql`s.rule_key, s.publisher_id, s.channel_key, s.subtopic, s.name, s.state,
-  (extract(epoch FROM s.silenced_until) * 1000)::float8 AS silenced_until_ms`
+  (extract(epoch FROM s.silenced_until) * 1000)::float8 AS silenced_until_ms, s.escalation,
+  (extract(epoch FROM s.escalate_at) * 1000)::float8 AS escalate_at_ms`
 
 type StateKey = { ruleKey: number; series: Series }
 
@@ -200,7 +207,10 @@ export async function readStates(tx: Transaction, wanted: readonly StateKey[]): 
   return rows.map(stateOf)
 }
 
-/** States of these rules that time changes, and those whose maintenance may be over: of each at most `limit`, the longest due first. */
+/**
+ * States of these rules that time changes, those whose maintenance may be over, and those whose alarm may be escalated: of each at most `limit`, the
+ * longest due first.
+ */
 export async function readDue(
   tx: Transaction,
   ruleKeys: readonly number[],
@@ -212,7 +222,9 @@ export async function readDue(
   const { rows } = await sql<StoredState>`
     (SELECT ${COLUMNS} FROM rule_states s WHERE ${ofRules} AND s.due_at <= ${now} ORDER BY s.due_at LIMIT ${limit})
     UNION ALL (SELECT ${COLUMNS} FROM rule_states s WHERE ${ofRules} AND s.silenced_until <= ${now} AND (s.due_at <= ${now}) IS NOT TRUE
-      ORDER BY s.silenced_until LIMIT ${limit})`.execute(tx)
+      ORDER BY s.silenced_until LIMIT ${limit})
+    UNION ALL (SELECT ${COLUMNS} FROM rule_states s WHERE ${ofRules} AND s.escalate_at <= ${now} AND (s.due_at <= ${now}) IS NOT TRUE
+      AND (s.silenced_until <= ${now}) IS NOT TRUE ORDER BY s.escalate_at LIMIT ${limit})`.execute(tx)
   return rows.map(stateOf)
 }
 
@@ -226,16 +238,22 @@ const secondsOf = (ms: number | null) => (ms === null ? null : ms / 1000)
 export async function writeStates(tx: Transaction, states: readonly NewState[]): Promise<void> {
   if (states.length === 0) return
   const of = <Name extends keyof Series>(name: Name) => states.map(({ series }) => series[name])
-  await sql`INSERT INTO rule_states (rule_key, publisher_id, channel_key, subtopic, name, series_digest, state, due_at, silenced_until)
-    SELECT n.rule_key, n.publisher_id, n.channel_key, n.subtopic, n.name, n.digest, n.state, to_timestamp(n.due), to_timestamp(n.silenced)
+  await sql`INSERT INTO rule_states (rule_key, publisher_id, channel_key, subtopic, name, series_digest, state, due_at, silenced_until, escalation,
+      escalate_at)
+    SELECT n.rule_key, n.publisher_id, n.channel_key, n.subtopic, n.name, n.digest, n.state, to_timestamp(n.due), to_timestamp(n.silenced),
+      nullif(n.escalation, 'null'), to_timestamp(n.escalate_at)
       FROM unnest(${states.map(({ ruleKey }) => ruleKey)}::bigint[], ${of('publisherId')}::text[], ${of('channelKey')}::bigint[],
         ${of('subtopic')}::text[], ${of('name')}::text[], ${states.map(({ series }) => digestOfSeries(series))}::bytea[],
         ${jsonArray(states.map(({ state, last }) => JSON.stringify({ state, last })))}::jsonb[],
-        ${states.map(({ dueMs }) => secondsOf(dueMs))}::float8[], ${states.map((one) => secondsOf(one.silencedUntilMs))}::float8[])
-        AS n (rule_key, publisher_id, channel_key, subtopic, name, digest, state, due, silenced)
+        ${states.map(({ dueMs }) => secondsOf(dueMs))}::float8[], ${states.map((one) => secondsOf(one.silencedUntilMs))}::float8[],
+        ${jsonArray(states.map(({ escalation }) => JSON.stringify(escalation)))}::jsonb[],
+        ${states.map((one) => secondsOf(one.escalateAtMs))}::float8[])
+        AS n (rule_key, publisher_id, channel_key, subtopic, name, digest, state, due, silenced, escalation, escalate_at)
       JOIN rules r ON r.key = n.rule_key
     ON CONFLICT ON CONSTRAINT rule_states_pkey DO UPDATE SET state = excluded.state, due_at = excluded.due_at,
-      silenced_until = excluded.silenced_until`.execute(tx)
+      silenced_until = excluded.silenced_until, escalation = excluded.escalation, escalate_at = excluded.escalate_at`.execute(
+    tx,
+  )
 }
 
 export async function removeStates(tx: Transaction, states: readonly StateKey[]): Promise<void> {
@@ -246,6 +264,25 @@ export async function removeStates(tx: Transaction, states: readonly StateKey[])
 
 /** The states behind these alarms: a condition that still holds begins again. Lock the domain first. */
 export async function forgetStates(tx: Transaction, domainKey: number, alarmIds: readonly string[]): Promise<void> {
+  const states = await statesOfAlarms(tx, domainKey, alarmIds)
+  await removeStates(tx, states)
+  // The process that evaluates the domain knows who is silent.
+  if (states.some(({ series }) => series.channelKey === 0)) await noteChange(tx, domainKey)
+}
+
+/** It is looked at once whether these alarms are escalated. Lock the domain first. */
+export async function revisitEscalations(
+  tx: Transaction,
+  domainKey: number,
+  alarmIds: readonly string[],
+): Promise<void> {
+  const states = await statesOfAlarms(tx, domainKey, alarmIds)
+  if (states.length === 0) return
+  await sql`UPDATE rule_states s SET escalate_at = now() FROM ${keysOf(states)} JOIN rules r ON r.key = n.rule_key AND r.status = 'enabled'
+    WHERE s.rule_key = n.rule_key AND s.series_digest = n.series_digest AND s.escalation IS NOT NULL`.execute(tx)
+}
+
+async function statesOfAlarms(tx: Transaction, domainKey: number, alarmIds: readonly string[]): Promise<StateKey[]> {
   const { rows } = await sql<
     Series & { ruleKey: number }
   >`SELECT r.key AS "ruleKey", coalesce(a.client_id::text, '') AS "publisherId",
@@ -254,12 +291,7 @@ export async function forgetStates(tx: Transaction, domainKey: number, alarmIds:
     WHERE (c.key IS NOT NULL OR a.channel_id IS NULL) AND a.domain_key = ${domainKey} AND a.id::text = ANY (${[...alarmIds]}::text[]) AND a.cleared_at IS NULL`.execute(
     tx,
   )
-  await removeStates(
-    tx,
-    rows.map(({ ruleKey, ...series }) => ({ ruleKey, series })),
-  )
-  // The process that evaluates the domain knows who is silent.
-  if (rows.some(({ channelKey }) => channelKey === 0)) await noteChange(tx, domainKey)
+  return rows.map(({ ruleKey, ...series }) => ({ ruleKey, series }))
 }
 
 export type ChannelRow = { key: number; id: string; name: string }
@@ -496,7 +528,7 @@ export async function domainsOf(db: Queryable, channelKeys: readonly number[]): 
   return rows.map(({ key }) => key)
 }
 
-/** Domains where time changes a state or maintenance may be over, those with rules that are behind or look at clients, and those where the state of a client changed. */
+/** Domains where time changes a state, maintenance may be over or an alarm may be escalated, those with rules that are behind or look at clients, and those where the state of a client changed. */
 export async function listDueDomains(db: Queryable, nowMs: number, limit: number): Promise<number[]> {
   const now = sql`to_timestamp(${nowMs / 1000}::float8)`
   // Those of rules that are not evaluated, which stay due, must not take the places of others.
@@ -506,6 +538,8 @@ export async function listDueDomains(db: Queryable, nowMs: number, limit: number
     SELECT key FROM (SELECT r.domain_key AS key FROM rule_states s ${evaluated} WHERE s.due_at <= ${now} ORDER BY s.due_at LIMIT ${limit}) due
     UNION SELECT key FROM (SELECT r.domain_key AS key FROM rule_states s ${evaluated} WHERE s.silenced_until <= ${now}
       ORDER BY s.silenced_until LIMIT ${limit}) silenced
+    UNION SELECT key FROM (SELECT r.domain_key AS key FROM rule_states s ${evaluated} WHERE s.escalate_at <= ${now}
+      ORDER BY s.escalate_at LIMIT ${limit}) escalated
     UNION SELECT domain_key FROM rules WHERE is_behind AND status = 'enabled' AND paused_at IS NULL
     UNION SELECT domain_key FROM rules WHERE look_after IS NOT NULL AND status = 'enabled' AND paused_at IS NULL
     UNION (WITH RECURSIVE changed (key) AS (SELECT min(domain_key) FROM rule_changes

@@ -469,13 +469,14 @@ export class RuleSteps {
       coveredBy: (key) => known.watches.get(key)?.covered ?? [],
       nowMs,
     })
-    await storeStates(tx, evaluation)
-    return await collected.store(tx, record, {
+    const outcome = await collected.store(tx, record, {
       evaluation,
       maxOpen: this.#deps.quotas.ofDomain(domain.domainKey, 'open_alarms'),
       contacts: this.#deps.contacts,
       notifications,
     })
+    await storeStates(tx, evaluation)
+    return outcome
   }
 
   /**

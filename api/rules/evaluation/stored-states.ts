@@ -20,6 +20,8 @@ export async function storeStates(tx: Transaction, evaluation: Evaluation): Prom
       last: entry.last,
       dueMs: dueOf(entry),
       silencedUntilMs: entry.silencedUntilMs,
+      escalation: entry.escalation,
+      escalateAtMs: entry.escalateAtMs,
     })),
   )
 }

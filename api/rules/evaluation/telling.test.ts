@@ -41,9 +41,9 @@ async function toldOf(
   const evaluation = new Evaluation((caused) => {
     const payload = { moment: caused.effect.kind }
     const notifications = [{ ruleKey: rule.key, contact: 'a', payload }]
-    tellings.push({ caused, alarm: undefined, episode: undefined, notifications })
+    tellings.push({ caused, alarm: undefined, episode: undefined, notifications, acts: [] })
   })
-  evaluation.give(rule, series, { state, last, silencedUntilMs: 9_500 })
+  evaluation.give(rule, series, { state, last, silencedUntilMs: 9_500, escalation: null, escalateAtMs: null })
   const [entry] = evaluation.states
   if (entry === undefined) throw new Error('the state was given')
   for (const step of steps) step(evaluation)

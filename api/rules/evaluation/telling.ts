@@ -1,16 +1,18 @@
 /**
  * Who is notified of what rules cause, by mails and webhook requests: nobody in a maintenance window. Of what is over before the window ends,
  * nobody is, and of what is still active then, the contacts are. If a user acknowledged its alarm, they are not: it counts as if they were. Of what
- * contacts were notified that it raised, they are notified that it cleared, also in a window.
+ * contacts were notified that it raised, they are notified that it cleared, also in a window. What is done
+ * for alarms that nobody acknowledges waits for the end of a window too.
  */
 import type { Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { inTurns } from '#core/turns.ts'
-import { endSilence } from '../alarms/raising.ts'
+import { endSilence, escalateOpen } from '../alarms/raising.ts'
 import type { AlarmSeries, Episode } from '../alarms/repository.ts'
 import type { NewNotification } from '../contacts.ts'
 import type { Silence, Silencing } from '../maintenance/silencing.ts'
-import type { Caused, SeriesState } from './evaluation.ts'
+import { beginEscalation, escalate } from './evaluation.ts'
+import type { Caused, Escalation, SeriesState } from './evaluation.ts'
 
 /** One effect of a rule, in the order in which they came about. */
 export type Telling = {
@@ -19,6 +21,8 @@ export type Telling = {
   alarm: AlarmSeries | undefined
   episode: Episode | undefined
   notifications: readonly NewNotification[]
+  /** What else is done if the alarm is escalated. */
+  acts: readonly (() => void)[]
 }
 
 export type TellingDeps = {
@@ -44,7 +48,7 @@ export async function settleTellings(
     asking.map(({ caused }) => ({
       ruleId: caused.rule.id,
       clientIds: clientsOf(caused, deps),
-      atMs: caused.isLate ? nowMs : caused.effect.atMs,
+      atMs: caused.isLate || caused.effect.kind === 'escalate' ? nowMs : caused.effect.atMs,
     })),
   )
   const silences = new Map(asking.map((telling, index) => [telling, found[index]]))
@@ -54,15 +58,25 @@ export async function settleTellings(
   )
   const answered = await endSilence(tx, record, domainKey, ending)
   const isAnswered = new Set(ending.flatMap(({ telling }, place) => (answered.has(place) ? [telling] : [])))
+  const escalated = await settleEscalations(tx, record, tellings, { domainKey, silences })
   const sent: NewNotification[] = []
   const episodes = new Map<SeriesState, Episode>()
   await inTurns(tellings, (telling) => {
     const { caused, episode, notifications } = telling
     const { entry } = caused
+    if (caused.effect.kind === 'escalate') {
+      if (!escalated.has(entry)) return
+      for (const act of telling.acts) act()
+      for (const one of notifications) sent.push(one)
+      return
+    }
     const wasSilenced = entry.silencedUntilMs !== null
     const silence = silences.get(telling)
     if (episode !== undefined) episodes.set(entry, episode)
     const isTold = settle(telling, silence)
+    if (caused.effect.kind === 'clear' || (caused.effect.kind === 'raise' && entry.silencedUntilMs !== null))
+      escalate(entry, null)
+    else if (caused.effect.kind === 'raise') beginEscalation(entry, Date.now())
     // An alarm that is only now raised, for which there was no room before, is as silent as its state.
     const shown = episodes.get(entry)
     if (shown !== undefined && caused.effect.kind !== 'clear') shown.silence = alarmSilence(entry, silence)
@@ -84,7 +98,42 @@ function settle({ caused }: Telling, silence: Silence | undefined): boolean {
     case 'clear':
       silenceUntil(entry, null)
       return !wasSilenced
+    case 'escalate':
+      throw new Error('an escalation was settled before')
   }
+}
+
+/** Returns the states whose alarms are escalated. Those in maintenance are looked at again at its end, those that a user acknowledged when that is taken back. */
+async function settleEscalations(
+  tx: Transaction,
+  record: Recorder,
+  tellings: readonly Telling[],
+  { domainKey, silences }: { domainKey: number; silences: ReadonlyMap<Telling, Silence | undefined> },
+): Promise<ReadonlySet<SeriesState>> {
+  const due = new Map<SeriesState, AlarmSeries & { afterMs: number[] }>()
+  for (const telling of tellings) {
+    const { caused, alarm } = telling
+    const { entry, effect } = caused
+    if (effect.kind !== 'escalate') continue
+    const silence = silences.get(telling)
+    const before = due.get(entry)
+    if (before !== undefined) before.afterMs.push(effect.afterMs)
+    else if (silence === undefined && alarm !== undefined) due.set(entry, { ...alarm, afterMs: [effect.afterMs] })
+    else waitUntil(entry, silence?.untilMs ?? null)
+  }
+  const found = await escalateOpen(tx, record, domainKey, [...due.values()])
+  const escalated = new Set<SeriesState>()
+  for (const [place, [entry, { afterMs }]] of [...due].entries())
+    if (found.has(place)) {
+      escalate(entry, { ...(entry.escalation as Escalation), doneMs: Math.max(...afterMs) })
+      escalated.add(entry)
+    } else waitUntil(entry, null)
+  return escalated
+}
+
+function waitUntil(entry: SeriesState, atMs: number | null): void {
+  entry.escalateAtMs = atMs
+  entry.isChanged = true
 }
 
 function silenceUntil(entry: SeriesState, untilMs: number | null): void {

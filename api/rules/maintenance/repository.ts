@@ -181,10 +181,17 @@ export async function findNamed(
   return new Set(rows.map(({ id }) => id))
 }
 
-/** What was silenced is looked at again: its maintenance may be over, or be another one. Lock the rules of the domain first. */
+/**
+ * What was silenced is looked at again: its maintenance may be over, or be another one. So are escalations, which wait for its end too. Lock the rules
+ * of the domain first.
+ */
 export async function revisitSilenced(tx: Transaction, domainKey: number): Promise<void> {
   await sql`UPDATE rule_states s SET silenced_until = least(s.silenced_until, now()) FROM rules r
     WHERE r.domain_key = ${domainKey} AND s.rule_key = r.key AND s.silenced_until IS NOT NULL`.execute(tx)
+  await sql`UPDATE rule_states s SET escalate_at = least(s.escalate_at, now()) FROM rules r
+    WHERE r.domain_key = ${domainKey} AND r.status = 'enabled' AND s.rule_key = r.key AND s.escalate_at IS NOT NULL`.execute(
+    tx,
+  )
 }
 
 /** Which of these windows are about which of these clients. */

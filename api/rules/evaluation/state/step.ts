@@ -163,13 +163,13 @@ async function evaluate(
       else evaluation.pass(entry, nowMs)
     }))
   const notifications = await collected.settle(tx, record, { silencing, coveredBy: () => [], nowMs })
-  await storeStates(tx, evaluation)
   const outcome = await collected.store(tx, record, {
     evaluation,
     maxOpen: deps.quotas.ofDomain(domain.domainKey, 'open_alarms'),
     contacts: deps.contacts,
     notifications,
   })
+  await storeStates(tx, evaluation)
   await addCounts(tx, evaluation.counts)
   await storeTaken(tx, work, { stoppedAt, looking })
   if (paused.size > 0) await noteChange(tx, domain.domainKey)

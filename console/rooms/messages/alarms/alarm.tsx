@@ -267,6 +267,7 @@ function timesOf(alarm: Alarm): (readonly [string, ReactNode] | undefined)[] {
             <Time at={acknowledged} /> by <bdi>{alarm.acknowledged_by_name ?? 'a user'}</bdi>
           </span>,
         ],
+    alarm.escalations === 0 ? undefined : ['Escalated', counted(alarm.escalations, 'time')],
     [
       'Assigned to',
       alarm.assignee_id === undefined ? (
@@ -363,6 +364,7 @@ type Item = Answer<typeof HISTORY>['history'][number]
 const CHANGE_WORDS: Readonly<Record<Item['change'], string>> = {
   raise: 'raised the alarm',
   unsilence: 'notified its contacts after the maintenance',
+  escalate: 'escalated it: nobody had acknowledged it',
   acknowledge: 'acknowledged it',
   unacknowledge: 'took the acknowledgement back',
   assign: 'assigned it',

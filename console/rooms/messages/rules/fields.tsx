@@ -296,6 +296,17 @@ function Moments({ number, action, onChange }: ActionProps) {
           </Check>
         ))}
       </div>
+      {action.on.includes('escalate') ? (
+        <TextField
+          label="Not acknowledged for"
+          field={`actions.${number - 1}.after`}
+          value={action.after}
+          onChange={(after) => onChange({ after })}
+          placeholder="15m"
+          hint="From 1m to 168h. It acts once for each alarm that is still open then. Several actions with different times are its steps"
+          required
+        />
+      ) : null}
     </div>
   )
 }

@@ -36,7 +36,7 @@ const RULE: Rule = {
     },
     { type: 'start', task: 't', on: ['repeat'] },
     { type: 'mail', to: ['ann@example.com', 'bob@example.com'], subject: 's', text: 'x', on: ['raise'] },
-    { type: 'webhook', url: 'https://example.com/', payload: '{"text": "x"}', on: ['clear'] },
+    { type: 'webhook', url: 'https://example.com/', payload: '{"text": "x"}', on: ['clear', 'escalate'], after: '15m' },
   ],
   named: [],
   position: '0-0-0',

@@ -12,6 +12,7 @@ export const MOMENTS: readonly (readonly [Moment, string])[] = [
   ['raise', 'when it begins to hold'],
   ['repeat', 'at each further message'],
   ['clear', 'when it ends'],
+  ['escalate', 'when nobody acknowledges its alarm for some time'],
 ]
 
 export const ACTION_TYPES: readonly (readonly [ActionType, string])[] = [
@@ -46,6 +47,8 @@ export type ActionForm = {
   subject: string
   url: string
   on: readonly Moment[]
+  /** Of `escalate`. */
+  after: string
 }
 
 /** The fields of both forms, as texts. */
@@ -84,12 +87,18 @@ const NO_ACTION: ActionForm = {
   subject: '',
   url: '',
   on: ['raise'],
+  after: '',
 }
 
 /** A rule has one alarm at most. */
 export const newAction = (others: readonly ActionForm[]): ActionForm => ({
   ...NO_ACTION,
   type: others.some(({ type }) => type === 'alarm') ? 'publish' : 'alarm',
+})
+
+const whenFormOf = ({ on, after }: Pick<PublishAction, 'on' | 'after'>) => ({
+  on: on ?? NO_ACTION.on,
+  after: after ?? '',
 })
 
 function actionFormOf(action: Action): ActionForm {
@@ -104,10 +113,10 @@ function actionFormOf(action: Action): ActionForm {
         subtopic: action.subtopic ?? '',
         payload: action.payload ?? '',
         contentType: action.content_type ?? '',
-        on: action.on ?? NO_ACTION.on,
+        ...whenFormOf(action),
       }
     case 'start':
-      return { ...NO_ACTION, type: 'start', task: action.task, on: action.on ?? NO_ACTION.on }
+      return { ...NO_ACTION, type: 'start', task: action.task, ...whenFormOf(action) }
     case 'mail':
       return {
         ...NO_ACTION,
@@ -115,7 +124,7 @@ function actionFormOf(action: Action): ActionForm {
         to: action.to.join(', '),
         subject: action.subject ?? '',
         text: action.text ?? '',
-        on: action.on ?? NO_ACTION.on,
+        ...whenFormOf(action),
       }
     case 'webhook':
       return {
@@ -123,7 +132,7 @@ function actionFormOf(action: Action): ActionForm {
         type: 'webhook',
         url: action.url,
         payload: action.payload ?? '',
-        on: action.on ?? NO_ACTION.on,
+        ...whenFormOf(action),
       }
   }
 }
@@ -181,8 +190,13 @@ const silenceOf = ({ after, share }: RuleForm) => ({
   ...(share.trim() === '' ? {} : { share: Number(share) / 100 }),
 })
 
+const whenOf = ({ on, after }: ActionForm) => ({
+  on: [...on],
+  ...(on.includes('escalate') ? { after: after.trim() } : {}),
+})
+
 function actionOf(form: ActionForm): Action {
-  const { type, text, channel, subtopic, payload, contentType, task, to, subject, url, on } = form
+  const { type, text, channel, subtopic, payload, contentType, task, to, subject, url } = form
   switch (type) {
     case 'alarm':
       return { type, ...(text.trim() === '' ? {} : { text }) }
@@ -193,20 +207,20 @@ function actionOf(form: ActionForm): Action {
         ...(subtopic.trim() === '' ? {} : { subtopic: subtopic.trim() }),
         ...(payload.trim() === '' ? {} : { payload }),
         ...(contentType.trim() === '' ? {} : { content_type: contentType.trim() }),
-        on: [...on],
+        ...whenOf(form),
       }
     case 'start':
-      return { type, task, on: [...on] }
+      return { type, task, ...whenOf(form) }
     case 'mail':
       return {
         type,
         to: listOf(to),
         ...(subject.trim() === '' ? {} : { subject }),
         ...(text.trim() === '' ? {} : { text }),
-        on: [...on],
+        ...whenOf(form),
       }
     case 'webhook':
-      return { type, url: url.trim(), ...(payload.trim() === '' ? {} : { payload }), on: [...on] }
+      return { type, url: url.trim(), ...(payload.trim() === '' ? {} : { payload }), ...whenOf(form) }
   }
 }
 

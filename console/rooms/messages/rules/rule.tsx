@@ -324,9 +324,9 @@ const windowsRow = ({ window_time: time }: Rule): Row => [
   WINDOW_TIMES.find(([one]) => one === time)?.[1] ?? time,
 ]
 
-const momentsText = (on: readonly Moment[] = ['raise']) =>
+const momentsText = ({ on = ['raise'], after }: { on?: readonly Moment[]; after?: string }) =>
   MOMENTS.filter(([moment]) => on.includes(moment))
-    .map(([, words]) => words)
+    .map(([moment, words]) => (moment === 'escalate' ? `when nobody acknowledges its alarm for ${after}` : words))
     .join(', ')
 
 const hostOf = (url: string) => (URL.canParse(url) ? new URL(url).host : url)
@@ -350,25 +350,25 @@ function ActionText({ action, ...of }: OfRule & { action: Action }) {
               <code>{action.subtopic}</code>
             </>
           )}
-          , {momentsText(action.on)}
+          , {momentsText(action)}
         </span>
       )
     case 'start':
       return (
         <span className="prose">
-          starts <Named {...of} type="task" id={action.task} />, {momentsText(action.on)}
+          starts <Named {...of} type="task" id={action.task} />, {momentsText(action)}
         </span>
       )
     case 'mail':
       return (
         <span className="prose">
-          sends a mail to {action.to.join(', ')}, {momentsText(action.on)}
+          sends a mail to {action.to.join(', ')}, {momentsText(action)}
         </span>
       )
     case 'webhook':
       return (
         <span className="prose">
-          calls <code>{hostOf(action.url)}</code>, {momentsText(action.on)}
+          calls <code>{hostOf(action.url)}</code>, {momentsText(action)}
         </span>
       )
   }
