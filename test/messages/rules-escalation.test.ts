@@ -74,7 +74,7 @@ type Watch = {
   rule: RuleBody
   device: Connected
   send(value: number): Promise<void>
-  /** What its webhook was told. */
+  /** What its webhook got. */
   told(): string[]
   alarm(): Promise<Escalated>
   change(fields: object): Promise<void>
@@ -210,7 +210,7 @@ describe('an alarm that nobody acknowledges', () => {
   })
 })
 
-describe('nobody is told', () => {
+describe('nobody is notified', () => {
   test('of an alarm that is acknowledged, until that is taken back', async () => {
     const one = await watch({ on: [] })
     await one.send(31)
