@@ -293,7 +293,7 @@ test('a store that does not answer holds no snapshot of the database', async () 
   expect(wasHeld).toBe(true)
 })
 
-test('an audit that fails is repeated later, and its failure is told until then', async () => {
+test('an audit that fails is repeated later, and its failure is shown until then', async () => {
   await newDomain('first')
   await moveArrivals(plant.api, 4)
   await archive(plant.api, folder.url)

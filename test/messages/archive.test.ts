@@ -437,7 +437,7 @@ test('a folder without its file `owner` is not written to, and an empty one begi
   await rm(foreign)
 })
 
-test('where the files of another domain lie is told to operators alone', async () => {
+test('only operators see where the files of another domain lie', async () => {
   const { pool } = plant.api.database
   await pool.query(`UPDATE archive_tables SET location = replace(location, 'file:///', 'file:///old/')`)
   await expect(archive(plant.api, folder.url)).rejects.toThrow('not below SKEIN_ARCHIVE_URL')

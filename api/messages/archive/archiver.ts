@@ -340,6 +340,7 @@ async function plan({ database, client, signal, atStep }: RoundDeps, afterSecond
   for (const range of await findUnplanned(reader, afterSeconds)) {
     signal.throwIfAborted()
     const domainKeys = await findDomainsIn(reader, range.leaf)
+    if (domainKeys === undefined) continue
     await database.transaction(async (tx) => {
       await lockProjections(tx)
       await insertRanges(tx, range, domainKeys)

@@ -55,16 +55,26 @@ export async function findUnplanned(db: Queryable, afterSeconds: number): Promis
   return rows
 }
 
-/** Domains with channels that have records in the partition, by one look at the index for each channel. */
-export async function findDomainsIn(db: Queryable, leaf: string): Promise<number[]> {
-  const { rows } = await sql<{ key: number }>`
+const UNDEFINED_TABLE = '42P01'
+
+/**
+ * Domains with channels that have records in the partition, by one look at the index for each channel. Undefined when the partition was dropped,
+ * as empty ones are.
+ */
+export async function findDomainsIn(db: Queryable, leaf: string): Promise<number[] | undefined> {
+  try {
+    const { rows } = await sql<{ key: number }>`
     WITH RECURSIVE held AS (
       (SELECT channel_key AS key FROM ${sql.table(leaf)} ORDER BY channel_key LIMIT 1)
       UNION ALL
       SELECT (SELECT m.channel_key FROM ${sql.table(leaf)} m WHERE m.channel_key > held.key ORDER BY m.channel_key LIMIT 1)
         FROM held WHERE held.key IS NOT NULL)
     SELECT DISTINCT c.domain_key AS key FROM held JOIN channels c ON c.key = held.key ORDER BY 1`.execute(db)
-  return rows.map(({ key }) => key)
+    return rows.map(({ key }) => key)
+  } catch (error) {
+    if ((error as { code?: string }).code === UNDEFINED_TABLE) return undefined
+    throw error
+  }
 }
 
 /** Call it under the lock of the projections: a deletion then either ended before, or sees the rows. */
