@@ -124,12 +124,22 @@ export class RunWriter {
   }
 
   /** Records the ends. They are acknowledged to the worker after the commit, in order. */
-  async recordEnds(session: WorkerSession, ends: IdentifiedEnd[]): Promise<void> {
+  recordEnds(session: WorkerSession, ends: readonly IdentifiedEnd[]): Promise<void> {
     const domainOf = ({ run }: IdentifiedEnd) => findAssignedRun(session, run)?.spec.domain_id
     const readies = readiesOf(ends, domainOf, this.#context.amounts)
-    if (readies === undefined) return await this.#recordEnds(session, ends)
-    const waitingFor = (end: IdentifiedEnd) => (writesState(end.ending) ? readies.get(domainOf(end) ?? '') : undefined)
-    const parts = [...Map.groupBy(ends, waitingFor)]
+    if (readies === undefined) return this.#recordEnds(session, ends)
+    return this.#recordWhenReady(session, ends, (end) =>
+      writesState(end.ending) ? readies.get(domainOf(end) ?? '') : undefined,
+    )
+  }
+
+  /** Ends that wait for nothing are recorded at once. */
+  async #recordWhenReady(
+    session: WorkerSession,
+    ends: readonly IdentifiedEnd[],
+    readyOf: (end: IdentifiedEnd) => Promise<void> | undefined,
+  ): Promise<void> {
+    const parts = [...Map.groupBy(ends, readyOf)]
     await Promise.all(
       parts.map(async ([ready, part]) => {
         await ready
