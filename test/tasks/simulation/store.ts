@@ -359,7 +359,9 @@ const STATEMENTS: Readonly<Record<string, Statement>> = {
     return []
   },
   'find-stoppable': (store, [key]) =>
-    store.runs.filter((run) => run.task_key === key && run.next_check_at !== null).map((run) => ({ ...run })),
+    store.runs
+      .filter((run) => run.task_key === key && run.next_check_at !== null)
+      .map((run) => ({ ...run, is_queued: run.queue_seq !== null })),
   'ask-stop': (store, [keys, deadline]) => {
     for (const run of open(store, list(keys))) {
       run.cancel_requested_at ??= store.now
