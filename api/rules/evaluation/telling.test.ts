@@ -58,21 +58,21 @@ async function toldOf(
   return { told: sent.map(({ payload }) => String(payload['moment'])), silencedUntilMs: entry.silencedUntilMs }
 }
 
-test('at the end of maintenance contacts are told of what is active, once', async () => {
+test('at the end of maintenance contacts are notified of what is active, once', async () => {
   expect(await toldOf(ACTIVE, [])).toEqual({ told: ['raise'], silencedUntilMs: null })
 })
 
-test('what clears in the step in which the maintenance ends is told to nobody', async () => {
+test('what clears in the step in which the maintenance ends notifies nobody', async () => {
   expect(await toldOf(ACTIVE, [end])).toEqual({ told: [], silencedUntilMs: null })
   const clearing: RuleState = { ...ACTIVE, clearingSinceMs: 9_000, clearCause: 'end' }
   expect(await toldOf(clearing, [])).toEqual({ told: [], silencedUntilMs: null })
 })
 
-test('what clears and raises again in that step is told once', async () => {
+test('what clears and raises again in that step notifies once', async () => {
   expect(await toldOf(ACTIVE, [end, begin])).toEqual({ told: ['raise'], silencedUntilMs: null })
 })
 
-test('nobody is told of what nobody waits for any more, and it stays silenced until it is cleared', async () => {
+test('nobody is notified of what nobody waits for any more, and it stays silenced until it is cleared', async () => {
   // `clear_for` ends a second after the look.
   expect(await toldOf(ACTIVE, [], 'leave')).toEqual({ told: [], silencedUntilMs: 31_000 })
   const clearing: RuleState = { ...ACTIVE, clearingSinceMs: 9_000, clearCause: 'end' }
