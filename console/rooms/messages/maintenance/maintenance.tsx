@@ -12,6 +12,7 @@ import { Filters } from '../../../shell/filters.tsx'
 import { useDomainDenied } from '../../../shell/permissions.ts'
 import { ScheduleFields, browserZone } from '../../../shell/schedule-fields.tsx'
 import { DataTable } from '../../../shell/table.tsx'
+import type { Column } from '../../../shell/table.tsx'
 import { useDomainId, useView, useViews } from '../../../shell/url.ts'
 import { bodyOf, formOf, lackOf, scopeText, standingOf } from './form.ts'
 import type { WindowForm } from './form.ts'
@@ -59,67 +60,7 @@ export function Maintenance() {
           return { total: found.total, rows: found.maintenance_windows }
         }}
         rowId={({ id }) => id}
-        columns={[
-          {
-            key: 'name',
-            title: 'Name',
-            width: 'minmax(110px, 2fr)',
-            cell: ({ name, description }) => (
-              <span className="main clip" dir="auto" title={description}>
-                {name}
-              </span>
-            ),
-          },
-          { key: 'state', title: 'State', width: '140px', cell: (window) => <Standing window={window} /> },
-          {
-            key: 'when',
-            title: 'Ends, or starts next',
-            width: '140px',
-            isMinor: true,
-            cell: ({ active_until: until, next_at: next }) =>
-              until === undefined && next === undefined ? (
-                <span className="muted">never</span>
-              ) : (
-                <Time at={until ?? next} isAhead />
-              ),
-          },
-          {
-            key: 'scope',
-            title: 'About',
-            width: 'minmax(120px, 2fr)',
-            isMinor: true,
-            cell: (window) => (
-              <span className="clip" dir="auto" title={scopeText(window)}>
-                {scopeText(window)}
-              </span>
-            ),
-          },
-          {
-            key: 'actions',
-            title: '',
-            width: '90px',
-            cell: (window) => (
-              <span className="row">
-                <Button
-                  small
-                  kind="quiet"
-                  icon="settings"
-                  label={`Edit ${window.name}`}
-                  disabledReason={denied('rule_update')}
-                  onClick={() => setOpened({ kind: 'edit', window })}
-                />
-                <Button
-                  small
-                  kind="quiet"
-                  icon="trash"
-                  label={`Delete ${window.name}`}
-                  disabledReason={denied('rule_delete')}
-                  onClick={() => setOpened({ kind: 'delete', window })}
-                />
-              </span>
-            ),
-          },
-        ]}
+        columns={columnsOf({ denied, onOpen: setOpened })}
         empty={
           <Card>
             {filters.name === undefined ? (
@@ -145,6 +86,74 @@ export function Maintenance() {
     </>
   )
 }
+
+const columnsOf = ({
+  denied,
+  onOpen,
+}: {
+  denied: ReturnType<typeof useDomainDenied>
+  onOpen: (opened: Opened) => void
+}): readonly Column<MaintenanceWindow>[] => [
+  {
+    key: 'name',
+    title: 'Name',
+    width: 'minmax(110px, 2fr)',
+    cell: ({ name, description }) => (
+      <span className="main clip" dir="auto" title={description}>
+        {name}
+      </span>
+    ),
+  },
+  { key: 'state', title: 'State', width: '140px', cell: (window) => <Standing window={window} /> },
+  {
+    key: 'when',
+    title: 'Ends, or starts next',
+    width: '140px',
+    isMinor: true,
+    cell: ({ active_until: until, next_at: next }) =>
+      until === undefined && next === undefined ? (
+        <span className="muted">never</span>
+      ) : (
+        <Time at={until ?? next} isAhead />
+      ),
+  },
+  {
+    key: 'scope',
+    title: 'About',
+    width: 'minmax(120px, 2fr)',
+    isMinor: true,
+    cell: (window) => (
+      <span className="clip" dir="auto" title={scopeText(window)}>
+        {scopeText(window)}
+      </span>
+    ),
+  },
+  {
+    key: 'actions',
+    title: '',
+    width: '90px',
+    cell: (window) => (
+      <span className="row">
+        <Button
+          small
+          kind="quiet"
+          icon="settings"
+          label={`Edit ${window.name}`}
+          disabledReason={denied('rule_update')}
+          onClick={() => onOpen({ kind: 'edit', window })}
+        />
+        <Button
+          small
+          kind="quiet"
+          icon="trash"
+          label={`Delete ${window.name}`}
+          disabledReason={denied('rule_delete')}
+          onClick={() => onOpen({ kind: 'delete', window })}
+        />
+      </span>
+    ),
+  },
+]
 
 function Standing({ window }: { window: MaintenanceWindow }) {
   const { tone, text } = standingOf(window)
@@ -208,6 +217,42 @@ function WindowFields({
         options={REPEATS}
         onChange={(value) => set({ isRepeated: value === 'repeated' })}
       />
+      <TimeFields form={form} set={set} />
+      <EntityChoice
+        type="rule"
+        domain={domain}
+        chosen={form.rules}
+        onChange={(rules) => set({ rules })}
+        hint="None: all rules"
+      />
+      <EntityChoice
+        type="client"
+        domain={domain}
+        chosen={form.clients}
+        onChange={(clients) => set({ clients })}
+        hint="None: all clients"
+      />
+      <EntityChoice
+        type="group"
+        domain={domain}
+        chosen={form.groups}
+        onChange={(groups) => set({ groups })}
+        hint="Only clients in these groups, and in the groups below them. None: all clients"
+      />
+      <TextField
+        label="Tags"
+        field="tags"
+        value={form.tags}
+        onChange={(tags) => set({ tags })}
+        hint="Only clients with one of these, separated by commas"
+      />
+    </>
+  )
+}
+
+function TimeFields({ form, set }: { form: WindowForm; set: (changes: Partial<WindowForm>) => void }) {
+  return (
+    <>
       {form.isRepeated ? (
         <>
           <ScheduleFields
@@ -246,34 +291,6 @@ function WindowFields({
         value={form.endsAt}
         onChange={(endsAt) => set({ endsAt })}
         hint={`In the time zone of this browser, ${browserZone()}`}
-      />
-      <EntityChoice
-        type="rule"
-        domain={domain}
-        chosen={form.rules}
-        onChange={(rules) => set({ rules })}
-        hint="None: all rules"
-      />
-      <EntityChoice
-        type="client"
-        domain={domain}
-        chosen={form.clients}
-        onChange={(clients) => set({ clients })}
-        hint="None: all clients"
-      />
-      <EntityChoice
-        type="group"
-        domain={domain}
-        chosen={form.groups}
-        onChange={(groups) => set({ groups })}
-        hint="Only clients in these groups, and in the groups below them. None: all clients"
-      />
-      <TextField
-        label="Tags"
-        field="tags"
-        value={form.tags}
-        onChange={(tags) => set({ tags })}
-        hint="Only clients with one of these, separated by commas"
       />
     </>
   )
