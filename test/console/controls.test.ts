@@ -712,7 +712,7 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     )
     const activity = async () => (await api<{ activity?: string }>('GET', `/tasks/${task}`)).activity
     await visitor.go(`/d/${domain}/tasks/${task}/rules`)
-    await page.getByText('Channels granted by').waitFor()
+    await page.getByText('Rights granted by').waitFor()
     await seen('gerda')
     await button('Take over').waitFor()
 
@@ -727,7 +727,7 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     await page.getByText(/It continues where it was paused/).waitFor({ state: 'detached' })
     await until(async () => (await activity()) !== 'paused', 'the end of the pause')
     await visitor.go(`/d/${domain}/tasks/${task}/rules`)
-    await page.getByText('Channels granted by').waitFor()
+    await page.getByText('Rights granted by').waitFor()
     // Nobody takes over what they grant.
     expect(await button('Take over').count()).toBe(0)
   })
