@@ -1,8 +1,5 @@
 /** Ticks of cron expressions with time zones (task-manager.md section 1). Pure. */
 import { readCron as read } from '#core/cron.ts'
-import { refusedField } from '#core/errors/index.ts'
-
-const MAX_EXPRESSION_CHARS = 256
 
 /** The first tick after `after`; undefined if there are no more. */
 export function nextTick(schedule: string, timezone: string, after: Date): Date | undefined {
@@ -35,21 +32,3 @@ export function dueTicks(
 
 /** A computed time takes some 50 µs. */
 const MAX_COUNTED = 60
-
-/** Throws `malformed` naming the field. */
-export function requireSchedule(schedule: string, timezone: string): void {
-  try {
-    new Intl.DateTimeFormat('en', { timeZone: timezone })
-  } catch {
-    throw refusedField('/timezone', 'must be a time zone such as Europe/Paris')
-  }
-  if (schedule.length > MAX_EXPRESSION_CHARS)
-    throw refusedField('/schedule', `must be at most ${MAX_EXPRESSION_CHARS} characters`)
-  let next: Date | undefined
-  try {
-    next = nextTick(schedule, timezone, new Date(0))
-  } catch {
-    throw refusedField('/schedule', 'must be a cron expression of five or six fields')
-  }
-  if (next === undefined) throw refusedField('/schedule', 'must be a cron expression with a future time')
-}

@@ -8,11 +8,11 @@ import type {
   Recorder,
   UserPrincipal,
 } from '#api/identity/index.ts'
-import { readCron } from '#core/cron.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
+import { requireSchedule } from '#core/schedule.ts'
 import { parseDurationMs, parseInstant } from '#core/time.ts'
 import { neverEnds } from './planned-times.ts'
 import type { Plan } from './planned-times.ts'
@@ -228,21 +228,6 @@ function planOf(input: Given, before: Plan | undefined): Plan {
   if (neverEnds(plan, Date.now()))
     throw refusedField('/duration', 'must be less than the time from one start to the next: it would never end')
   return plan
-}
-
-function requireSchedule(expression: string, timezone: string): void {
-  try {
-    new Intl.DateTimeFormat('en', { timeZone: timezone })
-  } catch {
-    throw refusedField('/timezone', 'must be a time zone such as Europe/Paris')
-  }
-  let next: Date | null
-  try {
-    next = readCron(expression, timezone).nextRun(new Date())
-  } catch {
-    throw refusedField('/schedule', 'must be a cron expression of five or six fields')
-  }
-  if (next === null) throw refusedField('/schedule', 'must be a cron expression with a future time')
 }
 
 /** Empty: none. */
