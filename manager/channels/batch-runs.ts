@@ -16,7 +16,8 @@ import type { RunsService, SystemStart } from '../runs/service.ts'
 import { writeRefusals } from '../store/refusals.ts'
 import { ENDINGS } from '../writer/settle-triggered.ts'
 import { LostClaims } from '../writer/start-runs.ts'
-import { Paused, ReadingRights } from './reading-right.ts'
+import { Paused } from './acting-user.ts'
+import { ReadingRights } from './reading-right.ts'
 import {
   clearMessageRefusals,
   contentOf,

@@ -1,13 +1,10 @@
 /** The right of a task to read the channel of a message that starts its run. */
 import type { Database } from '#core/database/index.ts'
-import { ServiceError, kindOf } from '#core/errors/index.ts'
+import { kindOf } from '#core/errors/index.ts'
+import type { ServiceError } from '#core/errors/index.ts'
 import { whyUnusable } from '#queues/index.ts'
 import type { TaskAccess } from '../access/access.ts'
-import { pauseFor } from '../store/pauses.ts'
-import { requireActingUser } from './acting-user.ts'
-
-/** The task is paused: its messages wait. */
-export class Paused extends Error {}
+import { pauseForLack, requireActingUser } from './acting-user.ts'
 
 type Reader = { taskKey: number; userKey: number | null; domainId: string | null }
 
@@ -48,9 +45,7 @@ export class ReadingRights {
       const { database } = this.#deps
       const fault = await whyUnusable(database.db, task.domainId, channelId)
       if (fault !== undefined) return fault
-      const { message: reason } = error as ServiceError
-      if (await pauseFor(database, { taskKey: task.taskKey, grantorKey: task.userKey, reason })) throw new Paused()
-      throw new ServiceError('unavailable', reason)
+      return await pauseForLack(database, task, error as ServiceError)
     }
   }
 }

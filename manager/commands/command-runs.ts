@@ -23,10 +23,9 @@ import type {
   RunOfCommand,
 } from '#queues/index.ts'
 import type { TaskAccess } from '../access/access.ts'
-import { requireActingUser } from '../channels/acting-user.ts'
+import { Paused, pauseForLack, requireActingUser } from '../channels/acting-user.ts'
 import type { RunsService } from '../runs/service.ts'
 import { writeRecords } from '../store/journal.ts'
-import { pauseFor } from '../store/pauses.ts'
 import { readResult } from '../store/runs.ts'
 import type { RunEndings } from '../writer/endings.ts'
 import { inputsOfCommand, resultOfRun } from './command-inputs.ts'
@@ -153,7 +152,7 @@ class AnsweringRuns {
     try {
       if (task.isPaused) return { to: 'again', afterSeconds: PAUSED_SECONDS }
       if (task.answers?.command !== command.name) return rejected('the task no longer answers this command')
-      if (!(await rights.areHeld(task))) return { to: 'again', afterSeconds: PAUSED_SECONDS }
+      await rights.require(task)
       const given = givenOf(command)
       const { runKey } = await this.#deps.runs.startFor({
         taskId: task.taskId,
@@ -173,6 +172,7 @@ class AnsweringRuns {
       if (runKey !== undefined) this.#awaitEnd(commandKey, runKey)
       return { to: 'again', afterSeconds: FIRST_LOOK_SECONDS, isStarted: true }
     } catch (error) {
+      if (error instanceof Paused) return { to: 'again', afterSeconds: PAUSED_SECONDS }
       const isKnown = error instanceof ServiceError
       // `rate_limited`: too many callers wait for what a start needs.
       if (!isKnown || isTemporary(error) || error.kind === 'rate_limited') {
@@ -263,21 +263,17 @@ class Rights {
     this.#deps = deps
   }
 
-  /** False: the task is paused, because its grantor has lost a right, or has another grantor by now. */
-  async areHeld({ taskKey, userKey, domainId }: AnsweringTask): Promise<boolean> {
-    const { database } = this.#deps
+  /** Throws `Paused` if the grantor of the task has lost a right, and `unavailable` if it has another grantor by now. */
+  async require({ taskKey, userKey, domainId }: AnsweringTask): Promise<void> {
     try {
-      await this.#asked.getOrInsertComputed(`${userKey} ${domainId}`, () => this.#require({ userKey, domainId }))
-      return true
+      await this.#asked.getOrInsertComputed(`${userKey} ${domainId}`, () => this.#ask({ userKey, domainId }))
     } catch (error) {
       if (kindOf(error) !== 'forbidden') throw error
-      const { message: reason } = error as ServiceError
-      if (await pauseFor(database, { taskKey, grantorKey: userKey, reason })) return false
-      throw new ServiceError('unavailable', reason)
+      await pauseForLack(this.#deps.database, { taskKey, userKey }, error as ServiceError)
     }
   }
 
-  async #require(task: Pick<AnsweringTask, 'userKey' | 'domainId'>): Promise<void> {
+  async #ask(task: Pick<AnsweringTask, 'userKey' | 'domainId'>): Promise<void> {
     const { access } = this.#deps
     const { user, domainId } = await requireActingUser(access, task)
     await access.requireCommands(user, domainId)
