@@ -62,7 +62,8 @@ import { Spending } from './spending.ts'
 import { StepTurns } from './step-turns.ts'
 import { stepStates } from './state/step.ts'
 import { snapshotEnd } from './state/repository.ts'
-import { storeStates } from './stored-states.ts'
+import { storeEvaluation } from './stored-evaluation.ts'
+import type { CausedDeps } from './stored-evaluation.ts'
 import { judgeWindows } from './window-budget.ts'
 import { DomainWindows } from './windows.ts'
 import type { Loaded } from './windows.ts'
@@ -441,7 +442,7 @@ export class RuleSteps {
     // What is due is settled when no message before it is left.
     const turns = new StepTurns(tx, collected)
     const isDueLeft = stoppedAt === undefined && (await passDue(evaluation, turns, { due, paused, channels, nowMs }))
-    const outcome = await this.#store(tx, shared, { evaluation, collected, nowMs })
+    const outcome = await storeEvaluation(tx, shared.record, { evaluation, collected }, this.#telling(shared, nowMs))
     await countErrors(
       tx,
       [...met.dropped].map(([{ id }, count]) => ({ ruleId: id, reason: reasonOfDropped(count), count })),
@@ -458,25 +459,14 @@ export class RuleSteps {
     }
   }
 
-  /** Stores states and what they cause. */
-  async #store(
-    tx: Transaction,
-    { domain, known, record }: Shared,
-    { evaluation, collected, nowMs }: { evaluation: Evaluation; collected: Collected; nowMs: number },
-  ): Promise<Pick<StepOutcome, 'published' | 'started' | 'notified'>> {
-    const notifications = await collected.settle(tx, record, {
+  #telling({ domain, known }: Shared, nowMs: number): CausedDeps {
+    return {
       silencing: known.silencing,
       coveredBy: (key) => known.watches.get(key)?.covered ?? [],
       nowMs,
-    })
-    const outcome = await collected.store(tx, record, {
-      evaluation,
       maxOpen: this.#deps.quotas.ofDomain(domain.domainKey, 'open_alarms'),
       contacts: this.#deps.contacts,
-      notifications,
-    })
-    await storeStates(tx, evaluation)
-    return outcome
+    }
   }
 
   /**

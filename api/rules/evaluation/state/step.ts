@@ -30,7 +30,7 @@ import {
   storeLook,
 } from './repository.ts'
 import type { ChangeRow, Documents, WatchedClient } from './repository.ts'
-import { storeStates } from '../stored-states.ts'
+import { storeEvaluation } from '../stored-evaluation.ts'
 
 /** Changes, and clients that are looked at, of one step. Each has up to 192 KiB of documents. */
 const MAX_TAKEN = 50
@@ -162,14 +162,18 @@ async function evaluate(
       if (ofDue.isGone(entry.rule, entry.series.publisherId)) evaluation.leave(entry, nowMs)
       else evaluation.pass(entry, nowMs)
     }))
-  const notifications = await collected.settle(tx, record, { silencing, coveredBy: () => [], nowMs })
-  const outcome = await collected.store(tx, record, {
-    evaluation,
-    maxOpen: deps.quotas.ofDomain(domain.domainKey, 'open_alarms'),
-    contacts: deps.contacts,
-    notifications,
-  })
-  await storeStates(tx, evaluation)
+  const outcome = await storeEvaluation(
+    tx,
+    record,
+    { evaluation, collected },
+    {
+      silencing,
+      coveredBy: () => [],
+      nowMs,
+      maxOpen: deps.quotas.ofDomain(domain.domainKey, 'open_alarms'),
+      contacts: deps.contacts,
+    },
+  )
   await addCounts(tx, evaluation.counts)
   await storeTaken(tx, work, { stoppedAt, looking })
   if (paused.size > 0) await noteChange(tx, domain.domainKey)
