@@ -1,5 +1,7 @@
 /** Times in fields of forms, in the time zone of the browser. Pure. */
 
+export const BROWSER_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone
+
 const MINUTE_MS = 60_000
 
 /** As a field of the type `datetime-local` shows it; empty for what is no time. */

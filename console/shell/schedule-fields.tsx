@@ -2,12 +2,12 @@
 import { nextTimes } from '#core/cron.ts'
 import { SelectField, TextField } from '../design/controls.tsx'
 import { Notice } from '../design/display.tsx'
+import { BROWSER_ZONE } from './local-time.ts'
 import { MINUTES, RHYTHMS, WEEKDAYS, cronOf } from './schedule-form.ts'
 import type { Rhythm, ScheduleForm } from './schedule-form.ts'
 
 const SHOWN_TIMES = 5
 const ZONES_LIST = 'zones-of-schedules'
-export const browserZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone
 
 export function ScheduleFields({
   form,
@@ -43,7 +43,7 @@ export function ScheduleFields({
             value={timezone}
             onChange={onTimezone}
             list={ZONES_LIST}
-            hint={`The zone of this browser is ${browserZone()}`}
+            hint={`The zone of this browser is ${BROWSER_ZONE}`}
           />
           <datalist id={ZONES_LIST}>
             {Intl.supportedValuesOf('timeZone').map((zone) => (

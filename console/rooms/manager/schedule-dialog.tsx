@@ -4,12 +4,13 @@ import { call } from '../../api/call.ts'
 import type { Task } from '../../api/operations.ts'
 import { FormDialog } from '../../design/layers.tsx'
 import { useFormAction } from '../../shell/action.ts'
-import { ScheduleFields, browserZone } from '../../shell/schedule-fields.tsx'
+import { BROWSER_ZONE } from '../../shell/local-time.ts'
+import { ScheduleFields } from '../../shell/schedule-fields.tsx'
 import { cronOf, formOf } from '../../shell/schedule-form.ts'
 
 export function ScheduleDialog({ task, onClose }: { task: Task; onClose: () => void }) {
   const [form, setForm] = useState(() => formOf(task.schedule ?? ''))
-  const [timezone, setTimezone] = useState(task.timezone ?? browserZone())
+  const [timezone, setTimezone] = useState(task.timezone ?? BROWSER_ZONE)
   const schedule = cronOf(form)
   const save = useFormAction(
     'The schedule was not saved',

@@ -3,11 +3,10 @@ import { useState } from 'react'
 import { Button, Segments, SelectField, TextField } from '../../../design/controls.tsx'
 import { FormDialog } from '../../../design/layers.tsx'
 import { InputError, useFormAction } from '../../../shell/action.ts'
+import { BROWSER_ZONE, localTextOf } from '../../../shell/local-time.ts'
 import { RANGES, calendarRanges } from './ranges.ts'
 import type { Range } from './ranges.ts'
 import type { PageRange } from './use-range.ts'
-
-const BROWSER_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone
 
 /** A time with its day, in the zone of the page. */
 export function timeText(seconds: number, isUtc: boolean): string {
@@ -60,8 +59,7 @@ export function RangeBar({ range }: { range: PageRange }) {
 /** Returns the time as a field for a date and a time shows and reads it, to the second. */
 function fieldText(seconds: number, isUtc: boolean): string {
   const at = new Date(Math.floor(seconds) * 1_000)
-  const shown = isUtc ? at.getTime() : at.getTime() - at.getTimezoneOffset() * 60_000
-  return new Date(shown).toISOString().slice(0, 19)
+  return isUtc ? at.toISOString().slice(0, 19) : localTextOf(at)
 }
 
 function secondsOf(field: 'from' | 'to', text: string, isUtc: boolean): number {

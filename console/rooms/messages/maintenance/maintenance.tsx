@@ -10,10 +10,12 @@ import { Confirm } from '../../../shell/confirm.tsx'
 import { EntityChoice } from '../../../shell/entity-choice.tsx'
 import { Filters } from '../../../shell/filters.tsx'
 import { useDomainDenied } from '../../../shell/permissions.ts'
-import { ScheduleFields, browserZone } from '../../../shell/schedule-fields.tsx'
+import { BROWSER_ZONE } from '../../../shell/local-time.ts'
+import { ScheduleFields } from '../../../shell/schedule-fields.tsx'
 import { DataTable } from '../../../shell/table.tsx'
 import type { Column } from '../../../shell/table.tsx'
 import { useDomainId, useView, useViews } from '../../../shell/url.ts'
+import { ClientScopeFields } from '../client-scope.tsx'
 import { bodyOf, formOf, lackOf, scopeText, standingOf } from './form.ts'
 import type { WindowForm } from './form.ts'
 
@@ -163,7 +165,7 @@ function Standing({ window }: { window: MaintenanceWindow }) {
 type Given<W> = { domain: string; window: W; onClose: () => void }
 
 function Edit({ domain, window, onClose }: Given<MaintenanceWindow | undefined>) {
-  const [form, setForm] = useState(() => formOf(window, browserZone()))
+  const [form, setForm] = useState(() => formOf(window, BROWSER_ZONE))
   const save = useFormAction(
     'The maintenance was not saved',
     async () => {
@@ -225,27 +227,7 @@ function WindowFields({
         onChange={(rules) => set({ rules })}
         hint="None: all rules"
       />
-      <EntityChoice
-        type="client"
-        domain={domain}
-        chosen={form.clients}
-        onChange={(clients) => set({ clients })}
-        hint="None: all clients"
-      />
-      <EntityChoice
-        type="group"
-        domain={domain}
-        chosen={form.groups}
-        onChange={(groups) => set({ groups })}
-        hint="Only clients in these groups, and in the groups below them. None: all clients"
-      />
-      <TextField
-        label="Tags"
-        field="tags"
-        value={form.tags}
-        onChange={(tags) => set({ tags })}
-        hint="Only clients with one of these, separated by commas"
-      />
+      <ClientScopeFields domain={domain} scope={form} onChange={set} />
     </>
   )
 }
@@ -290,7 +272,7 @@ function TimeFields({ form, set }: { form: WindowForm; set: (changes: Partial<Wi
         required={!form.isRepeated}
         value={form.endsAt}
         onChange={(endsAt) => set({ endsAt })}
-        hint={`In the time zone of this browser, ${browserZone()}`}
+        hint={`In the time zone of this browser, ${BROWSER_ZONE}`}
       />
     </>
   )

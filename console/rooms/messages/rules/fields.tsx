@@ -6,6 +6,7 @@ import { Button, Check, SelectField, TextArea, TextField } from '../../../design
 import { EntityChoice } from '../../../shell/entity-choice.tsx'
 import { SEVERITIES, SEVERITY_WORDS } from '../alarms/words.ts'
 import type { Severity } from '../alarms/words.ts'
+import { ClientScopeFields } from '../client-scope.tsx'
 import { ACTION_TYPES, MOMENTS, SOURCE_TYPES, WINDOW_TIMES, newAction } from './form.ts'
 import type { ActionForm, ActionType, RuleForm } from './form.ts'
 
@@ -49,7 +50,7 @@ export function RuleFields({ domain, form, onChange }: Fields) {
         onChange={(channels) => set({ channels })}
       />
       {form.sourceType === 'state' ? null : <MessageFields form={form} set={set} />}
-      <ClientFields domain={domain} form={form} set={set} />
+      <ClientScopeFields domain={domain} path="source." scope={form} onChange={set} />
       {form.sourceType === 'silence' ? null : <ConditionFields form={form} set={set} />}
       <AlarmFields form={form} set={set} />
       {form.actions.map((action, index) => (
@@ -131,36 +132,6 @@ function MessageFields({ form, set }: Part) {
         onChange={(subtopic) => set({ subtopic })}
         placeholder="hall-1/+/temperature"
         hint="+ is one element, # all that follow. Empty: all messages"
-      />
-    </>
-  )
-}
-
-function ClientFields({ domain, form, set }: Part & { domain: string }) {
-  return (
-    <>
-      <TextField
-        label="Tags"
-        field="source.tags"
-        value={form.tags}
-        onChange={(tags) => set({ tags })}
-        hint="Only clients with one of these, separated by commas"
-      />
-      <EntityChoice
-        type="client"
-        domain={domain}
-        field="source.clients"
-        chosen={form.clients}
-        onChange={(clients) => set({ clients })}
-        hint="None: all clients"
-      />
-      <EntityChoice
-        type="group"
-        domain={domain}
-        field="source.groups"
-        chosen={form.groups}
-        onChange={(groups) => set({ groups })}
-        hint="Only clients in these groups, and in the groups below them. None: all clients"
       />
     </>
   )
