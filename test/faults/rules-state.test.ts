@@ -63,7 +63,7 @@ async function setUp(whole: Whole): Promise<Setup> {
 }
 
 test(
-  'each change of a state is evaluated once, whatever is killed',
+  'each change of a state is evaluated once, also when processes are killed',
   { timeout: DEADLINE_MS + KILLS * 60_000 },
   async () => {
     let whole = await startWhole(installation)

@@ -105,7 +105,7 @@ async function verify(): Promise<string[]> {
 const pathOf = (row: { path: string }) => row.path.slice('file://'.length)
 
 test(
-  'whatever is killed at whatever step, each record is in the archive once',
+  'each record is in the archive once, also when the process is killed at any step',
   { timeout: 60_000 + KILLS * 90_000 },
   async () => {
     const device = await plant.newConnectedDevice()

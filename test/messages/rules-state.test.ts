@@ -75,7 +75,7 @@ test('a document that differs raises one alarm, and one that agrees clears it', 
   expect(await showRule(plant, rule.id)).toMatchObject({ raised: 1, matched: 2, open_alarms: 0, unmatchable: 0 })
 })
 
-test('each change is evaluated once, and a report that changes nothing is none', async () => {
+test('each change is evaluated once, and a report that changes nothing is not evaluated', async () => {
   const device = await plant.newDevice()
   const rule = await newRule(plant, {
     source: { type: 'state', clients: [device.id] },

@@ -59,7 +59,7 @@ test.runIf(isRoot)('without the bit the umask does not matter', async () => {
     })
 })
 
-test('an error of a connection is none of the store', () => {
+test('a connection error is not an error of the store', () => {
   const errorOf = (code: string, syscall: string) => Object.assign(new Error(`${syscall} ${code}`), { code, syscall })
   for (const [code, syscall] of [
     ['ECONNRESET', 'read'],

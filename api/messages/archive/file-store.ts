@@ -80,7 +80,7 @@ async function overwrite(path: string, bytes: Uint8Array): Promise<void> {
   }
 }
 
-/** The text of a small file; undefined: there is none. */
+/** The text of a small file; undefined if the file does not exist. */
 export async function readText(url: string): Promise<string | undefined> {
   try {
     return await readFile(pathOf(url), 'utf8')

@@ -42,7 +42,7 @@ export type SeriesState = {
   silencedUntilMs: number | null
   /** It raised or cleared in this step: whether it is silenced is settled with that. */
   isTurned: boolean
-  /** Null: the alarm is not escalated, or there is none. */
+  /** Null: there is no alarm, or it is not escalated. */
   escalation: Escalation | null
   /** When it is looked whether it is. Null: not by itself, such as while the alarm is acknowledged. */
   escalateAtMs: number | null
