@@ -9,6 +9,7 @@ import { to as copyTo } from 'pg-copy-streams'
 import { NO_EXTENSION_MEMBER, quoted } from './catalog.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
+import { syncPath } from '#core/sync-folder.ts'
 import { ArchiveWriter } from './archive.ts'
 import { COUNTS, FORMAT_VERSION, MANIFEST } from './manifest.ts'
 import type { Counts, Manifest } from './schema.ts'
@@ -187,10 +188,5 @@ async function keep(draft: string, path: string): Promise<void> {
     throw new ServiceError('invalid_state', `${path} cannot be written: ${message}`, { cause: error })
   }
   await rm(draft)
-  const folder = await open(dirname(resolve(path)), 'r')
-  try {
-    await folder.sync()
-  } finally {
-    await folder.close()
-  }
+  await syncPath(dirname(resolve(path)))
 }

@@ -10,6 +10,7 @@ import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
+import { syncPath } from '#core/sync-folder.ts'
 
 export type SpooledResult = { key: string; payload: Uint8Array }
 
@@ -363,15 +364,9 @@ export class Spool {
     this.#file = draft
     this.#fileBytes = records.reduce((sum, record) => sum + record.length, 0)
     await before.close()
-    await syncFolder(dirname(this.#path))
+    // Without it a crash can bring back the old file, without later records.
+    await syncPath(dirname(this.#path))
   }
-}
-
-/** Syncs the rename of a file: without it a crash can bring back the old file, without later records. */
-async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r')
-  await folder.sync()
-  await folder.close()
 }
 
 function encodeRecord(kind: number, key: string, payload: Uint8Array): Uint8Array {
