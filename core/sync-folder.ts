@@ -1,7 +1,7 @@
-/** Syncs folders, so that what was renamed or written there is durable. */
+/** Files and folders that are durable: what was renamed or written there survives a loss of power. */
 import { closeSync, fsyncSync, openSync } from 'node:fs'
-import { open, readdir } from 'node:fs/promises'
-import { join } from 'node:path'
+import { open, readdir, rename } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 
 /** File systems combine what is synced at the same time; Node has four threads for it. */
 const SYNCED_AT_ONCE = 4
@@ -42,4 +42,22 @@ export async function syncPath(path: string): Promise<void> {
   } finally {
     await file.close()
   }
+}
+
+/**
+ * Replaces a small file: after a loss of power it is complete, or as it was. Its content and its name are durable when this resolves.
+ * Two calls for one path must not overlap.
+ */
+export async function replaceFile(path: string, content: string | Uint8Array, mode: number): Promise<void> {
+  const draft = `${path}.new`
+  const file = await open(draft, 'w', mode)
+  try {
+    await file.chmod(mode)
+    await file.writeFile(content)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+  await rename(draft, path)
+  await syncPath(dirname(path))
 }

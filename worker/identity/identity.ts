@@ -1,7 +1,8 @@
 /** The identity of this worker, stored in its data folder: the id and the secret from the manager. */
-import { mkdir, open, readFile, rename } from 'node:fs/promises'
+import { mkdir, readFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { ServiceError } from '#core/errors/index.ts'
+import { replaceFile } from '#core/sync-folder.ts'
 
 export type Identity = {
   workerId: string
@@ -29,15 +30,7 @@ export async function readIdentity(path: string): Promise<Identity | undefined> 
 /** The file is synced when this returns: losing the id would leave a dead worker in every listing. */
 export async function writeIdentity(path: string, identity: Identity): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 })
-  const draft = `${path}.new`
-  const file = await open(draft, 'w', 0o600)
-  try {
-    const { workerId, workerSecret, fingerprint } = identity
-    const lines = [workerId, workerSecret, ...(fingerprint === undefined ? [] : [fingerprint])]
-    await file.writeFile(`${lines.join('\n')}\n`)
-    await file.sync()
-  } finally {
-    await file.close()
-  }
-  await rename(draft, path)
+  const { workerId, workerSecret, fingerprint } = identity
+  const lines = [workerId, workerSecret, ...(fingerprint === undefined ? [] : [fingerprint])]
+  await replaceFile(path, `${lines.join('\n')}\n`, 0o600)
 }

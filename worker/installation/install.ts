@@ -2,6 +2,7 @@
 import { chmod, cp, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { ServiceError } from '#core/errors/index.ts'
+import { replaceFile } from '#core/sync-folder.ts'
 import { HOME } from '#core/installation.ts'
 import { placeVersion } from '#core/versions/index.ts'
 import type { WorkerConfig } from '../identity/config.ts'
@@ -9,7 +10,6 @@ import { JOIN_DEADLINE_MS, awaitJoin } from './await-join.ts'
 import * as layout from './layout.ts'
 import { runSystemCommand } from './system-command.ts'
 import { unitOf } from './unit.ts'
-import { writeWhole } from './write-file.ts'
 
 /** Reloading the units of a slow machine takes seconds. */
 const SYSTEM_DEADLINE_MS = 120_000
@@ -33,28 +33,28 @@ export async function install(config: WorkerConfig, print: (line: string) => voi
   print(`program   ${join(layout.VERSIONS, name)}`)
   await mkdir(layout.VERSIONS, { recursive: true, mode: 0o755 })
   await copyVersion(unpacked, join(layout.VERSIONS, name))
-  await writeWhole(layout.GUARD, await readFile(join(HOME, 'systemd', 'guard-upgrade.sh'), 'utf8'), 0o755)
+  await replaceFile(layout.GUARD, await readFile(join(HOME, 'systemd', 'guard-upgrade.sh'), 'utf8'), 0o755)
   await layout.useVersion(name)
   print(`command   ${layout.COMMAND}`)
   await mkdir(dirname(layout.COMMAND), { recursive: true })
-  await writeWhole(
+  await replaceFile(
     layout.COMMAND,
     `#!/bin/sh\n# Written by skein-worker install.\nSKEIN_DATA_DIR=\${SKEIN_DATA_DIR:-${layout.DATA}} exec ${layout.CURRENT}/run "$@"\n`,
     0o755,
   )
   print(`settings  ${layout.SETTINGS}`)
   await mkdir(dirname(layout.TOKEN), { recursive: true, mode: 0o755 })
-  await writeWhole(layout.SETTINGS, settingsOf(config), 0o644)
+  await replaceFile(layout.SETTINGS, settingsOf(config), 0o644)
   if (token !== undefined) {
     print(`token     ${layout.TOKEN}, readable by root alone`)
-    await writeWhole(layout.TOKEN, `${token}\n`, 0o600)
+    await replaceFile(layout.TOKEN, `${token}\n`, 0o600)
   }
   print(`user      skein, by ${layout.USERS}`)
   await mkdir(dirname(layout.USERS), { recursive: true })
-  await writeWhole(layout.USERS, await readFile(join(HOME, 'systemd', 'skein.sysusers.conf'), 'utf8'), 0o644)
+  await replaceFile(layout.USERS, await readFile(join(HOME, 'systemd', 'skein.sysusers.conf'), 'utf8'), 0o644)
   await runSystemCommand('systemd-sysusers', [layout.USERS], SYSTEM_DEADLINE_MS)
   print(`unit      ${layout.UNIT}`)
-  await writeWhole(layout.UNIT, unitOf(await readFile(join(HOME, 'systemd', 'skein-worker.service'), 'utf8')), 0o644)
+  await replaceFile(layout.UNIT, unitOf(await readFile(join(HOME, 'systemd', 'skein-worker.service'), 'utf8')), 0o644)
   for (const args of [['daemon-reload'], ['enable', layout.SERVICE], ['restart', layout.SERVICE]]) {
     print(`run       systemctl ${args.join(' ')}`)
     await runSystemCommand('systemctl', args, SYSTEM_DEADLINE_MS)

@@ -2,12 +2,12 @@
 import { readFile, rm, utimes } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { ServiceError } from '#core/errors/index.ts'
+import { replaceFile } from '#core/sync-folder.ts'
 import { lockFolder } from '#core/folder-lock.ts'
 import { listVersions, removeOldVersions } from '#core/versions/index.ts'
 import * as layout from './layout.ts'
 import { verifyRelease } from './release-signature.ts'
 import { runSystemCommand } from './system-command.ts'
-import { writeWhole } from './write-file.ts'
 
 const UNPACK_DEADLINE_MS = 600_000
 /** The stop of the old version, the start of the new one with its time to join, and the same again for the way back. */
@@ -102,7 +102,7 @@ async function replace(from: string, to: string, print: (line: string) => void):
   await utimes(join(layout.VERSIONS, from), now, now)
   print(`switch    from ${from} to ${to}`)
   await rm(layout.TRIAL_STARTED, { force: true })
-  await writeWhole(layout.TRIAL, `${from}\n`, 0o644)
+  await replaceFile(layout.TRIAL, `${from}\n`, 0o644)
   await layout.useVersion(to)
   print(`restart   systemctl restart ${layout.SERVICE}, and up to 60 s for the new version to join`)
   const failure = await runSystemCommand('systemctl', ['restart', layout.SERVICE], RESTART_DEADLINE_MS).then(

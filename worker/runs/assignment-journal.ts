@@ -4,12 +4,13 @@
  * never written to disk, so an assignment with secrets is not stored: the manager sends it again.
  */
 import { createHash } from 'node:crypto'
-import { mkdir, open, readFile, readdir, rename, rm } from 'node:fs/promises'
+import { mkdir, readFile, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fromBinary, toBinary } from '@bufbuild/protobuf'
 import { AssignmentSchema } from '#proto/index.ts'
 import type { Assignment } from '#proto/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { replaceFile } from '#core/sync-folder.ts'
 
 const SUFFIX = '.assignment'
 
@@ -47,15 +48,7 @@ export class AssignmentJournal {
   async add(key: string, assignment: Assignment): Promise<void> {
     if (Object.keys(assignment.secrets).length > 0) return
     const path = this.#pathOf(key)
-    const draft = `${path}.new`
-    const file = await open(draft, 'w', 0o600)
-    try {
-      await file.writeFile(toBinary(AssignmentSchema, assignment))
-      await file.sync()
-    } finally {
-      await file.close()
-    }
-    await rename(draft, path)
+    await replaceFile(path, toBinary(AssignmentSchema, assignment), 0o600)
   }
 
   async remove(key: string): Promise<void> {

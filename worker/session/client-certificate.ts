@@ -3,7 +3,8 @@
  * registration over TLS, and the worker then presents it on every connection. A renewal creates a new key.
  */
 import { X509Certificate } from 'node:crypto'
-import { open, readFile, rename, rm } from 'node:fs/promises'
+import { readFile, rm } from 'node:fs/promises'
+import { replaceFile } from '#core/sync-folder.ts'
 import type { ClientPair, IssuedCertificate } from '#proto/index.ts'
 
 /** Share of the validity after which it is renewed. */
@@ -70,15 +71,7 @@ export class ClientCertificate {
     const key = this.#pendingKey
     if (key === undefined) return
     this.#pendingKey = undefined
-    const draft = `${this.#path}.new`
-    const file = await open(draft, 'w', 0o600)
-    try {
-      await file.writeFile(key + issued.certificatePem)
-      await file.sync()
-    } finally {
-      await file.close()
-    }
-    await rename(draft, this.#path)
+    await replaceFile(this.#path, key + issued.certificatePem, 0o600)
     this.#use({ key, cert: issued.certificatePem })
   }
 
