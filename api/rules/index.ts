@@ -8,7 +8,7 @@ import type { Infrastructure } from '#infrastructure/index.ts'
 import type { RoutePlugin } from '#http/index.ts'
 import { countOpenAlarms, removeOldAlarms } from './alarms/repository.ts'
 import { alarmRoutes } from './alarms/routes.ts'
-import { Alarms } from './alarms/service.ts'
+import { AlarmsService } from './alarms/service.ts'
 import type { RulesConfig } from './config.ts'
 import type { Contacts } from './contacts.ts'
 import { Evaluator } from './evaluation/evaluator.ts'
@@ -16,11 +16,11 @@ import { forgetStates, revisitEscalations } from './evaluation/repository.ts'
 import { removeStrayChanges } from './evaluation/state/repository.ts'
 import { countWindows } from './maintenance/repository.ts'
 import { windowRoutes } from './maintenance/routes.ts'
-import { Windows } from './maintenance/service.ts'
+import { WindowsService } from './maintenance/service.ts'
 import { hintRulePublications, startRulePublications } from './publications/publications.ts'
 import { countRules, lockDomain, noteChange } from './repository.ts'
 import { ruleRoutes } from './routes.ts'
-import { Rules } from './service.ts'
+import { RulesService } from './service.ts'
 import { Trials } from './trial.ts'
 
 export { RULE_METRICS, ruleGauges } from './metrics.ts'
@@ -82,11 +82,19 @@ export function startRules({
     removeStrayChanges(database.db, limit),
   )
   const onChanged = (domainKey: number) => evaluator.changed(domainKey)
-  const rules = new Rules({ database, journal, access, gate, quotas, contacts, onChanged })
+  const rules = new RulesService({ database, journal, access, gate, quotas, contacts, onChanged })
   const trials = new Trials({ database, access, gate, contacts })
   const told = { lockRules: lockDomain, forget: forgetStates, revisit: revisitEscalations, onStatesChanged: onChanged }
-  const alarms = new Alarms({ database, journal, access, ...told })
-  const windows = new Windows({ database, journal, access, quotas, lockRules: lockDomain, noteChange, onChanged })
+  const alarms = new AlarmsService({ database, journal, access, ...told })
+  const windows = new WindowsService({
+    database,
+    journal,
+    access,
+    quotas,
+    lockRules: lockDomain,
+    noteChange,
+    onChanged,
+  })
   quotas.measure('maintenance_windows', (domainKey) => countWindows(database.db, domainKey))
   quotas.measure('rules', (domainKey) => countRules(database.db, domainKey))
   quotas.measure('open_alarms', (domainKey) => countOpenAlarms(database.db, domainKey))

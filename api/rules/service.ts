@@ -49,28 +49,6 @@ import type { RuleFields, RuleRecord, StoredRule } from './repository.ts'
 import { requireRights } from './rights.ts'
 import type { NewRule, RuleDefinition, RuleLetterQuery, RuleQuery, RuleUpdate } from './schema.ts'
 
-export type RulesService = {
-  /** Throws `malformed`, `conflict` for a name in use, `quota_exceeded`, `forbidden`, `gone` for a position that is no longer kept. */
-  create(caller: UserPrincipal, domainId: string, input: NewRule): Promise<RuleRecord>
-  /** Throws `not_found`. */
-  get(caller: UserPrincipal, domainId: string, id: string): Promise<RuleRecord>
-  list(caller: UserPrincipal, domainId: string, query: RuleQuery): Promise<Page<RuleRecord>>
-  /** Absent fields are unchanged; its position too. Ends a pause. */
-  update(caller: UserPrincipal, domainId: string, id: string, input: RuleUpdate): Promise<RuleRecord>
-  /** A disabled rule goes on with messages from now on, or at the position; a paused one at its place. */
-  enable(caller: UserPrincipal, domainId: string, id: string, from: string | undefined): Promise<RuleRecord>
-  /** Mails and webhook requests that wait are not sent any more. */
-  disable(caller: UserPrincipal, domainId: string, id: string): Promise<RuleRecord>
-  remove(caller: UserPrincipal, domainId: string, id: string): Promise<void>
-  /** To whom it sends mails and webhook requests. Needs `rule_update`: it has the secrets of their signatures. */
-  contacts(caller: UserPrincipal, domainId: string, id: string): Promise<RuleContact[]>
-  /** Mails and webhook requests that were given up. */
-  deadLetters(caller: UserPrincipal, domainId: string, id: string, query: RuleLetterQuery): Promise<Page<RuleLetter>>
-  /** Tries them again, or discards them. Return their number. Throw `malformed`. */
-  retryDeadLetters(caller: UserPrincipal, domainId: string, id: string, selection: LetterSelection): Promise<number>
-  discardDeadLetters(caller: UserPrincipal, domainId: string, id: string, selection: LetterSelection): Promise<number>
-}
-
 export type RulesDeps = {
   database: Database
   journal: Pick<Journal, 'change'>
@@ -96,13 +74,14 @@ const entryOf = (
   attributes: { id, name, ...(takenBack === 0 ? {} : { taken_back: takenBack }) },
 })
 
-export class Rules implements RulesService {
+export class RulesService {
   readonly #deps: RulesDeps
 
   constructor(deps: RulesDeps) {
     this.#deps = deps
   }
 
+  /** Throws `malformed`, `conflict` for a name in use, `quota_exceeded`, `forbidden`, `gone` for a position that is no longer kept. */
   async create(caller: UserPrincipal, domainId: string, input: NewRule): Promise<RuleRecord> {
     const fields = fieldsOf(input)
     const domain = await this.#enter(caller, domainId, 'rule_create')
@@ -131,6 +110,7 @@ export class Rules implements RulesService {
     return await this.#asked(caller, domain, id)
   }
 
+  /** Throws `not_found`. */
   async get(caller: UserPrincipal, domainId: string, id: string): Promise<RuleRecord> {
     return await this.#shown(await this.#enter(caller, domainId, 'rule_read'), id)
   }
@@ -143,6 +123,7 @@ export class Rules implements RulesService {
     return { total, offset, limit, items: await this.#withFailures(rules), next }
   }
 
+  /** Absent fields are unchanged; its position too. Ends a pause. */
   async update(caller: UserPrincipal, domainId: string, id: string, input: RuleUpdate): Promise<RuleRecord> {
     const domain = await this.#enter(caller, domainId, 'rule_update')
     const before = await this.#shown(domain, id)
@@ -168,6 +149,7 @@ export class Rules implements RulesService {
     return await this.#asked(caller, domain, id)
   }
 
+  /** A disabled rule goes on with messages from now on, or at the position; a paused one at its place. */
   async enable(caller: UserPrincipal, domainId: string, id: string, from: string | undefined): Promise<RuleRecord> {
     const domain = await this.#enter(caller, domainId, 'rule_update')
     const members = await this.#check(caller, domain, await this.#shown(domain, id))
@@ -187,6 +169,7 @@ export class Rules implements RulesService {
     return await this.#asked(caller, domain, id)
   }
 
+  /** Mails and webhook requests that wait are not sent any more. */
   async disable(caller: UserPrincipal, domainId: string, id: string): Promise<RuleRecord> {
     const domain = await this.#enter(caller, domainId, 'rule_update')
     await this.#change(caller, domain, id, async (tx, rule, record) => {
@@ -208,10 +191,12 @@ export class Rules implements RulesService {
     })
   }
 
+  /** To whom it sends mails and webhook requests. Needs `rule_update`: it has the secrets of their signatures. */
   async contacts(caller: UserPrincipal, domainId: string, id: string): Promise<RuleContact[]> {
     return await this.#deps.contacts.list(await this.#keyOf(caller, domainId, id))
   }
 
+  /** Mails and webhook requests that were given up. */
   async deadLetters(
     caller: UserPrincipal,
     domainId: string,
@@ -224,6 +209,7 @@ export class Rules implements RulesService {
     return { total, offset, limit, items: letters, next }
   }
 
+  /** Tries them again, or discards them. Return their number. Throw `malformed`. */
   async retryDeadLetters(
     caller: UserPrincipal,
     domainId: string,

@@ -27,18 +27,6 @@ import type { AlarmChange, AlarmFields, AlarmFilter, AlarmRecord, NewChange } fr
 import { SEVERITIES } from './schema.ts'
 import type { AlarmBulkUpdate, AlarmHistoryQuery, AlarmQuery, AlarmUpdate, Severity } from './schema.ts'
 
-export type AlarmsService = {
-  list(caller: UserPrincipal, domainId: string, query: AlarmQuery): Promise<Page<AlarmRecord>>
-  /** Throws `not_found`. */
-  get(caller: UserPrincipal, domainId: string, id: string): Promise<AlarmRecord>
-  history(caller: UserPrincipal, domainId: string, id: string, query: AlarmHistoryQuery): Promise<Page<AlarmChange>>
-  /** Throws `not_found`, `malformed`, and `conflict` for a cleared alarm, which only takes comments. */
-  update(caller: UserPrincipal, domainId: string, id: string, input: AlarmUpdate): Promise<AlarmRecord>
-  /** Changes all of them or none. */
-  updateMany(caller: UserPrincipal, domainId: string, input: AlarmBulkUpdate): Promise<AlarmRecord[]>
-  remove(caller: UserPrincipal, domainId: string, id: string): Promise<void>
-}
-
 export type AlarmsDeps = {
   database: Database
   journal: Pick<Journal, 'change'>
@@ -78,7 +66,7 @@ export function alarmEntry(
   }
 }
 
-export class Alarms implements AlarmsService {
+export class AlarmsService {
   readonly #deps: AlarmsDeps
 
   constructor(deps: AlarmsDeps) {
@@ -93,6 +81,7 @@ export class Alarms implements AlarmsService {
     return { total, offset, limit, items: alarms, next }
   }
 
+  /** Throws `not_found`. */
   async get(caller: UserPrincipal, domainId: string, id: string): Promise<AlarmRecord> {
     return await this.#find((await this.#enter(caller, domainId, 'alarm_read')).domainKey, id)
   }
@@ -109,12 +98,14 @@ export class Alarms implements AlarmsService {
     return { total, offset, limit, items: changes, next }
   }
 
+  /** Throws `not_found`, `malformed`, and `conflict` for a cleared alarm, which only takes comments. */
   async update(caller: UserPrincipal, domainId: string, id: string, input: AlarmUpdate): Promise<AlarmRecord> {
     const [changed] = await this.updateMany(caller, domainId, { ids: [id], ...input })
     if (changed === undefined) throw notFound()
     return changed
   }
 
+  /** Changes all of them or none. */
   async updateMany(
     caller: UserPrincipal,
     domainId: string,

@@ -33,17 +33,6 @@ import type { NewWindow, WindowQuery, WindowUpdate } from './schema.ts'
 const MIN_DURATION_MS = 60_000
 const MAX_DURATION_MS = 720 * 3_600_000
 
-export type WindowsService = {
-  /** Throws `malformed`, `conflict` for a name in use, `quota_exceeded` and `forbidden`. */
-  create(caller: UserPrincipal, domainId: string, input: NewWindow): Promise<WindowRecord>
-  /** Throws `not_found`. */
-  get(caller: UserPrincipal, domainId: string, id: string): Promise<WindowRecord>
-  list(caller: UserPrincipal, domainId: string, query: WindowQuery): Promise<Page<WindowRecord>>
-  /** Absent fields are unchanged. What it silenced, and no longer does, is sent. */
-  update(caller: UserPrincipal, domainId: string, id: string, input: WindowUpdate): Promise<WindowRecord>
-  remove(caller: UserPrincipal, domainId: string, id: string): Promise<void>
-}
-
 export type WindowsDeps = {
   database: Database
   journal: Pick<Journal, 'change'>
@@ -68,13 +57,14 @@ const entryOf = (change: string, { domainKey, id, name }: Pick<StoredWindow, 'do
   attributes: { id, name },
 })
 
-export class Windows implements WindowsService {
+export class WindowsService {
   readonly #deps: WindowsDeps
 
   constructor(deps: WindowsDeps) {
     this.#deps = deps
   }
 
+  /** Throws `malformed`, `conflict` for a name in use, `quota_exceeded` and `forbidden`. */
   async create(caller: UserPrincipal, domainId: string, input: NewWindow): Promise<WindowRecord> {
     const fields = fieldsOf(input, undefined)
     const domain = await this.#enter(caller, domainId, 'rule_create')
@@ -91,6 +81,7 @@ export class Windows implements WindowsService {
     return await this.#shown(domain, id)
   }
 
+  /** Throws `not_found`. */
   async get(caller: UserPrincipal, domainId: string, id: string): Promise<WindowRecord> {
     return await this.#shown(await this.#enter(caller, domainId, 'rule_read'), id)
   }
@@ -103,6 +94,7 @@ export class Windows implements WindowsService {
     return { total, offset, limit, items: windows, next }
   }
 
+  /** Absent fields are unchanged. What it silenced, and no longer does, is sent. */
   async update(caller: UserPrincipal, domainId: string, id: string, input: WindowUpdate): Promise<WindowRecord> {
     const domain = await this.#enter(caller, domainId, 'rule_update')
     const { domainKey } = domain
