@@ -1,5 +1,5 @@
 /** SQL of commands to many clients. */
-import { Keyset, readPage, selected } from '#core/database/index.ts'
+import { Keyset, hasOlderNodes, readPage, selected } from '#core/database/index.ts'
 import type { ColumnsOf, Queryable, Transaction } from '#core/database/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
@@ -9,6 +9,10 @@ import type { BULK_STATES, BulkProgress } from './schema.ts'
 import type { NewCommandRow, Told } from '../repository.ts'
 import { KEPT_DAYS, removeBeyond } from '../repository.ts'
 import { MAX_OPEN, MAX_OPEN_BYTES } from '../schema.ts'
+
+/** Ended requests of a domain that are kept; the oldest are removed when another one is given, a bounded number at a time. */
+export const KEPT_PER_DOMAIN = 1_000
+const REMOVED_AT_ONCE = 100
 
 export type BulkState = (typeof BULK_STATES)[number]
 
@@ -58,10 +62,11 @@ const COLUMNS = {
 
 const counted = (status: string) => sql`count(*) FILTER (WHERE t.status = ${status})`
 
-const PROGRESS = sql`(SELECT json_build_object('total', count(*), 'waiting', ${counted('waiting')}, 'open', ${counted('open')},
+const COUNTED = sql`(SELECT json_build_object('total', count(*), 'waiting', ${counted('waiting')}, 'open', ${counted('open')},
   'refused', ${counted('refused')}, 'succeeded', ${counted('succeeded')}, 'failed', ${counted('failed')}, 'rejected', ${counted('rejected')},
   'timed_out', ${counted('timed_out')}, 'expired', ${counted('expired')}, 'cancelled', ${counted('cancelled')})
   FROM device_command_targets t WHERE t.bulk_key = b.key)`
+const PROGRESS = sql`coalesce(b.ended_progress, ${COUNTED})`
 
 const RECORD = sql`${selected(COLUMNS, 'b')}, b.payload IS NOT NULL AS "hasPayload", ${PROGRESS} AS progress`
 
@@ -238,10 +243,22 @@ export async function storeNext(tx: Transaction, key: number, pauseMs: number): 
   )
 }
 
-/** All of its commands have ended. */
+/** All of its commands have ended: its counts are kept, and the rows of its clients are not. A node of an earlier version still counts these. */
 export async function storeEnd(tx: Transaction, key: number): Promise<void> {
-  await sql`UPDATE device_command_bulks SET ended_at = clock_timestamp(), status = CASE WHEN status = 'running' THEN 'finished' ELSE status END
+  await sql`UPDATE device_command_bulks b SET ended_at = clock_timestamp(), ended_progress = ${COUNTED},
+      status = CASE WHEN status = 'running' THEN 'finished' ELSE status END
     WHERE key = ${key}`.execute(tx)
+  await sql`DELETE FROM device_command_targets WHERE bulk_key = ${key} AND NOT ${hasOlderNodes('ended_bulk_commands')}`.execute(
+    tx,
+  )
+}
+
+/** Removes the oldest ended requests of the domain beyond the number that is kept. The domain is locked by `countRunning`. */
+export async function removeBulksBeyond(tx: Transaction, domainKey: number): Promise<void> {
+  const isEnded = sql`e.domain_key = ${domainKey} AND e.ended_at IS NOT NULL`
+  await sql`DELETE FROM device_command_bulks WHERE key IN (SELECT e.key FROM device_command_bulks e
+     WHERE ${isEnded} AND e.key <= (SELECT e.key FROM device_command_bulks e WHERE ${isEnded} ORDER BY e.key DESC OFFSET ${KEPT_PER_DOMAIN} LIMIT 1)
+     ORDER BY e.key LIMIT ${REMOVED_AT_ONCE})`.execute(tx)
 }
 
 /** Removes requests that ended before the days they are kept. */

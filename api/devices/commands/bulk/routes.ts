@@ -48,7 +48,7 @@ function addCollectionRoutes(app: HttpApp, bulks: BulkCommandsService): void {
       schema: {
         tags,
         summary: 'List commands to many clients, the newest first',
-        description: 'Ended ones are kept for 30 days.',
+        description: 'Ended ones are kept for 30 days, and at most 1,000 of a domain.',
         params: inDomain,
         querystring: BulkQuery,
         response: responses({ 200: BulkPage }),

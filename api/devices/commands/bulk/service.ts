@@ -13,6 +13,7 @@ import {
   insertTargets,
   listBulks,
   lockBulk,
+  removeBulksBeyond,
 } from './repository.ts'
 import type { BulkRecord } from './repository.ts'
 import { MAX_RUNNING, MAX_TARGETS } from './schema.ts'
@@ -71,6 +72,7 @@ export class BulkCommandsService {
           'quota_exceeded',
           `at most ${MAX_RUNNING} commands to many clients of a domain run at a time`,
         )
+      await removeBulksBeyond(tx, domainKey)
       const key = await insertBulk(tx, row)
       const total = await insertTargets(tx, key, row, MAX_TARGETS + 1)
       requireTargets(total)
