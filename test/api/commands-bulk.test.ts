@@ -210,6 +210,47 @@ describe('a command to many clients', () => {
   })
 })
 
+describe('an Idempotency-Key', () => {
+  const giveWith = async (key: string, body: unknown) => {
+    // Of requests at once, one waits for the other: on a busy machine, it may be refused for now.
+    for (;;) {
+      const response = await tenant.call('POST', path(), body, { 'idempotency-key': key })
+      if (response.status !== 503) return response
+    }
+  }
+
+  test('gives one command to many, also when both requests come at once and the clients have changed since', async () => {
+    const { tag, clients } = await newFleet(2)
+    const [key, body] = [newId(), { name: 'once', tag, per_minute: 60, timeout: '1h' }]
+    const both = await Promise.all([giveWith(key, body), giveWith(key, body)])
+    const [id, ...others] = both.map((response) => expectStatus(201, response).json<Bulk>().id)
+    expect(others).toEqual([id])
+    for (const client of clients) await tenant.call('POST', `/${tenant.domainId}/clients/${client.id}/disable`)
+    expect(expectStatus(201, await giveWith(key, body)).json<Bulk>().id).toBe(id)
+    for (const other of [
+      { ...body, per_minute: 61 },
+      { ...body, name: 'twice' },
+      { ...body, tag: 'other' },
+    ])
+      expectStatus(422, await giveWith(key, other))
+    for (const bad of ['', 'k'.repeat(256)]) expectStatus(400, await giveWith(bad, body))
+    expectStatus(200, await tenant.call('POST', `${path()}/${id}/cancel`))
+  })
+
+  test('is forgotten after 24 hours', async () => {
+    const { tag } = await newFleet(1)
+    const [key, body] = [newId(), { name: 'daily', tag }]
+    const first = expectStatus(201, await giveWith(key, body)).json<Bulk>().id
+    await sql`UPDATE device_command_bulks SET created_at = now() - interval '25 h' WHERE id = ${first}::uuid`.execute(
+      api.database.db,
+    )
+    const second = expectStatus(201, await giveWith(key, body)).json<Bulk>().id
+    expect(second).not.toBe(first)
+    expect(expectStatus(201, await giveWith(key, body)).json<Bulk>().id).toBe(second)
+    for (const id of [first, second]) expectStatus(200, await tenant.call('POST', `${path()}/${id}/cancel`))
+  })
+})
+
 describe('what has ended', () => {
   const rowsOf = async (id: string) => {
     const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM device_command_targets t

@@ -6,6 +6,8 @@ import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import { answeringTask, handCommands } from '#queues/index.ts'
 import type { BULK_STATES, BulkProgress } from './schema.ts'
+import { IDEMPOTENCY_HOURS } from '../idempotency.ts'
+import type { Idempotency } from '../idempotency.ts'
 import type { NewCommandRow, Told } from '../repository.ts'
 import { KEPT_DAYS, removeBeyond } from '../repository.ts'
 import { MAX_OPEN, MAX_OPEN_BYTES } from '../schema.ts'
@@ -74,15 +76,42 @@ export type NewBulkRow = Pick<
   NewCommandRow,
   'id' | 'name' | 'payload' | 'bytes' | 'timeoutMs' | 'expiresAt' | 'createdBy'
 > &
-  Pick<BulkRecord, 'domainKey' | 'tag' | 'groupId' | 'atOnce' | 'perMinute' | 'stopPercent'>
+  Pick<BulkRecord, 'domainKey' | 'tag' | 'groupId' | 'atOnce' | 'perMinute' | 'stopPercent'> & {
+    idempotency: Idempotency | undefined
+  }
 
 /** Returns the key. */
 export async function insertBulk(tx: Transaction, row: NewBulkRow): Promise<number> {
   const { rows } = await sql<{ key: number }>`INSERT INTO device_command_bulks
-      (id, domain_key, name, payload, bytes, timeout_ms, expires_at, tag, group_id, at_once, per_minute, stop_percent, created_by)
+      (id, domain_key, name, payload, bytes, timeout_ms, expires_at, tag, group_id, at_once, per_minute, stop_percent, created_by,
+      idempotency, request_digest)
     VALUES (${row.id}, ${row.domainKey}, ${row.name}, ${row.payload}::jsonb, ${row.bytes}, ${row.timeoutMs}, ${row.expiresAt}, ${row.tag}, ${row.groupId}::uuid,
-      ${row.atOnce}, ${row.perMinute}, ${row.stopPercent}, ${row.createdBy}) RETURNING key`.execute(tx)
+      ${row.atOnce}, ${row.perMinute}, ${row.stopPercent}, ${row.createdBy}, ${row.idempotency?.scope ?? null}, ${row.idempotency?.requestDigest ?? null}) RETURNING key`.execute(
+    tx,
+  )
   return (rows[0] as { key: number }).key
+}
+
+/** The request that was given with this key, and whether it was the same. */
+export async function findRepeatedBulk(
+  db: Queryable,
+  domainKey: number,
+  { scope, requestDigest }: Idempotency,
+): Promise<{ id: string; isSame: boolean } | undefined> {
+  const { rows } = await sql<{
+    id: string
+    isSame: boolean
+  }>`SELECT id, request_digest = ${requestDigest} AS "isSame" FROM device_command_bulks
+    WHERE domain_key = ${domainKey} AND idempotency = ${scope} AND created_at >= now() - make_interval(hours => ${IDEMPOTENCY_HOURS})`.execute(
+    db,
+  )
+  return rows[0]
+}
+
+/** A key that was used before its time can be used again. */
+export async function forgetKey(tx: Transaction, domainKey: number, { scope }: Idempotency): Promise<void> {
+  await sql`UPDATE device_command_bulks SET idempotency = NULL, request_digest = NULL WHERE domain_key = ${domainKey} AND idempotency = ${scope}
+    AND created_at < now() - make_interval(hours => ${IDEMPOTENCY_HOURS})`.execute(tx)
 }
 
 export type Selection = Pick<BulkRecord, 'domainKey' | 'tag' | 'groupId'>
