@@ -947,6 +947,9 @@ CREATE TABLE device_command_bulks (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   next_at timestamp with time zone NOT NULL DEFAULT now(),
   ended_at timestamp with time zone,
+  ended_progress json,
+  idempotency bytea,
+  request_digest bytea,
   CONSTRAINT device_command_bulks_pkey PRIMARY KEY (key),
   CONSTRAINT device_command_bulks_id_key UNIQUE (id),
   CONSTRAINT device_command_bulks_selection_check CHECK ((num_nulls(tag, group_id) = 1)),
@@ -972,7 +975,11 @@ COMMENT ON COLUMN device_command_bulks.created_by IS 'Id of the user who gave it
 COMMENT ON COLUMN device_command_bulks.created_at IS 'When it was given.';
 COMMENT ON COLUMN device_command_bulks.next_at IS 'When the next part is given.';
 COMMENT ON COLUMN device_command_bulks.ended_at IS 'When its last command had ended; NULL: some have not.';
+COMMENT ON COLUMN device_command_bulks.ended_progress IS 'How many clients it had in each state when it ended; NULL: they are counted.';
+COMMENT ON COLUMN device_command_bulks.idempotency IS 'SHA-256 of the creator and the Idempotency-Key; NULL: there was none, or it was used again after its time.';
+COMMENT ON COLUMN device_command_bulks.request_digest IS 'SHA-256 of the request with that key; NULL: there was none.';
 CREATE INDEX device_command_bulks_ended ON device_command_bulks USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+CREATE UNIQUE INDEX device_command_bulks_idempotency_key ON device_command_bulks USING btree (domain_key, idempotency) WHERE (idempotency IS NOT NULL);
 CREATE INDEX device_command_bulks_next ON device_command_bulks USING btree (next_at) WHERE (ended_at IS NULL);
 CREATE INDEX device_command_bulks_page ON device_command_bulks USING btree (domain_key, key);
 

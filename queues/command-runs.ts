@@ -15,7 +15,7 @@ import type { TaskState } from '#proto/index.ts'
 const TABLE = 'command_runs'
 /** Rows that are taken together; the domains of the due rows take turns. */
 const MAX_OF_STEP = 50
-/** No more are taken while commands of as many domains are under way. A slow start of one domain delays no command of another. */
+/** No more are taken while commands of as many domains are under way, each in a step of its own. */
 const MAX_DOMAINS = 16
 /**
  * Of the tasks that answer commands of one name, the oldest ones for the client and the oldest ones for several are compared, so that each command costs a
@@ -74,8 +74,8 @@ export function hintCommandRuns(bus: Bus): void {
   hintQueue(bus, TABLE)
 }
 
-/** The runs of these commands have ended. */
-export async function endedCommandRuns(db: Queryable, commandKeys: readonly number[]): Promise<void> {
+/** These commands can go on: their runs have ended, or what their starts waited for has. */
+export async function makeCommandRunsDue(db: Queryable, commandKeys: readonly number[]): Promise<void> {
   await sql`UPDATE command_runs SET due_at = now() WHERE command_key = ANY (${[...commandKeys]}::bigint[])`.execute(db)
 }
 
@@ -167,6 +167,13 @@ export type CommandReaderOptions = {
   onError: (error: unknown) => void
 }
 
+export type CommandReader = {
+  wake(): void
+  /** Writes what becomes of a command that `work` has left for later. A failure is reported: the command is looked at again. */
+  settle(commandKey: number, fate: CommandFate): Promise<void>
+  stop(): Promise<void>
+}
+
 export function startCommandReader({
   database,
   bus,
@@ -175,7 +182,7 @@ export function startCommandReader({
   record,
   onChanged,
   onError,
-}: CommandReaderOptions): { wake(): void; stop(): Promise<void> } {
+}: CommandReaderOptions): CommandReader {
   async function settle(settled: readonly Settled[]): Promise<void> {
     const count = await database.transaction(async (tx) => {
       const transitions = await write(tx, settled)
@@ -240,6 +247,9 @@ export function startCommandReader({
   })
   return {
     wake: reader.wake,
+    async settle(commandKey, fate) {
+      await settleAlone({ commandKey, fate }).catch(onError)
+    },
     async stop() {
       await reader.stop()
       await Promise.all(busy.values())

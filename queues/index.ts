@@ -29,7 +29,7 @@ export type {
 export { unpackLeft } from './packs.ts'
 export {
   answeringTask,
-  endedCommandRuns,
+  makeCommandRunsDue,
   handCommands,
   hintCommandRuns,
   releaseCommandRun,
@@ -40,6 +40,7 @@ export type {
   Answers,
   CommandEnd,
   CommandFate,
+  CommandReader,
   CommandRun,
   CommandTransition,
   RunOfCommand,

@@ -44,7 +44,11 @@ const RUN = {
 const completed = { state: TASK_STATE.completed, deliveredSeconds: 1 }
 
 /** One look at these commands. Returns the statements that settle them, and the turns of the event loop meanwhile. */
-async function look(rows: readonly object[], deps: Partial<CommandRunsDeps> = {}) {
+async function look(
+  rows: readonly object[],
+  deps: Partial<CommandRunsDeps> = {},
+  onSettled = (_ended: () => unknown[]): void => undefined,
+) {
   const written: { text: string; values: readonly unknown[] }[] = []
   let due = rows.map((row, index) => ({
     ...COMMAND,
@@ -86,18 +90,25 @@ async function look(rows: readonly object[], deps: Partial<CommandRunsDeps> = {}
     access: { findUser: () => Promise.resolve({} as never), requireCommands: () => Promise.resolve() },
     runs: { startFor: () => Promise.reject(new Error('not expected')) },
     stopRun: () => Promise.resolve(),
-    endings: { on: () => () => undefined },
+    endings: { onEnd: () => () => undefined },
     logger: createLogger({ name: 'test', level: 'silent' }),
     intervalMs: 5,
     ...deps,
   })
   await settled
+  const ends = () =>
+    written.filter(({ text }) => text.trimStart().startsWith('UPDATE device_commands m SET status = n.status'))
+  onSettled(() => ends().map(({ values }) => [values[0], values[3]]))
   await reader.stop()
-  const endOf = written.find(({ text }) =>
-    text.trimStart().startsWith('UPDATE device_commands m SET status = n.status'),
-  )
+  const [endOf] = ends()
   const again = written.find(({ text }) => text.startsWith('UPDATE command_runs'))
-  return { statuses: endOf?.values[1], reasons: endOf?.values[3], again: again?.values, turns }
+  return {
+    ended: ends().map(({ values }) => [values[0], values[3]]),
+    statuses: endOf?.values[1],
+    reasons: endOf?.values[3],
+    again: again?.values,
+    turns,
+  }
 }
 
 test('results are converted one in each turn of the event loop', async () => {
@@ -126,7 +137,7 @@ test.each(['rate_limited', 'unavailable', 'timeout'] as const)(
 test('a manager awaits the ends of a bounded number of runs', async () => {
   const awaited = new Set<number>()
   let most = 0
-  const on = (runKey: number) => {
+  const onEnd = (runKey: number) => {
     awaited.add(runKey)
     most = Math.max(most, awaited.size)
     return () => void awaited.delete(runKey)
@@ -136,7 +147,7 @@ test('a manager awaits the ends of a bounded number of runs', async () => {
     deliveredSeconds: 1,
     runKey: index + 1,
   }))
-  await look(rows, { endings: { on } })
+  await look(rows, { endings: { onEnd } })
   expect(most).toBe(1_000)
   expect(awaited.size).toBe(0)
 })
@@ -158,4 +169,20 @@ test('a start that is refused rejects its command', async () => {
   const startFor = () => Promise.reject(new ServiceError('quota_exceeded', 'the quota is reached'))
   const { statuses, reasons } = await look([{}], { runs: { startFor } })
   expect([statuses, reasons]).toEqual([['rejected'], ['the quota is reached']])
+})
+
+test('a start that takes long holds no command of another task of its domain, and is written when it has ended', async () => {
+  const slow = Promise.withResolvers<never>()
+  const startFor = ({ taskId }: { taskId: string }) =>
+    taskId === 'slow' ? slow.promise : Promise.reject(new ServiceError('quota_exceeded', 'the quota is reached'))
+  let first: unknown
+  const { ended } = await look([{ taskId: 'slow', taskKey: 2 }, {}], { runs: { startFor } }, (known) => {
+    first = known()
+    slow.reject(new ServiceError('unprocessable', 'the module does not exist'))
+  })
+  expect(first).toEqual([[[2], ['the quota is reached']]])
+  expect(ended).toEqual([
+    [[2], ['the quota is reached']],
+    [[1], ['the module does not exist']],
+  ])
 })

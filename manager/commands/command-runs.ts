@@ -13,11 +13,12 @@ import { hintJournal } from '#api/identity/index.ts'
 import { findFunction } from '#guests/wasm/index.ts'
 import type { Json } from '#guests/wasm/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
-import { endedCommandRuns, isTemporary, startCommandReader } from '#queues/index.ts'
+import { isTemporary, makeCommandRunsDue, startCommandReader } from '#queues/index.ts'
 import type {
   AnsweringTask,
   CommandEnd,
   CommandFate,
+  CommandReader,
   CommandRun,
   CommandTransition,
   RunOfCommand,
@@ -29,6 +30,7 @@ import { writeRecords } from '../store/journal.ts'
 import { readResult } from '../store/runs.ts'
 import type { RunEndings } from '../writer/endings.ts'
 import { inputsOfCommand, resultOfRun } from './command-inputs.ts'
+import { CommandStarts } from './starts.ts'
 
 export type CommandRunsDeps = {
   database: Database
@@ -37,7 +39,7 @@ export type CommandRunsDeps = {
   runs: Pick<RunsService, 'startFor'>
   /** Asks for the stop of one run of the task. */
   stopRun: (taskKey: number, runId: string) => Promise<void>
-  endings: Pick<RunEndings, 'on'>
+  endings: Pick<RunEndings, 'onEnd'>
   logger: Logger
   intervalMs: number
 }
@@ -71,7 +73,10 @@ const isUnderWay = ({ state }: RunOfCommand) => OPEN.has(state)
 
 export function startCommandRuns(deps: CommandRunsDeps): { stop(): Promise<void> } {
   const { database, bus, logger, intervalMs } = deps
-  const answering = new AnsweringRuns(deps, () => reader.wake())
+  const answering = new AnsweringRuns(deps, {
+    wake: () => reader.wake(),
+    settle: (commandKey, fate) => reader.settle(commandKey, fate),
+  })
   const reader = startCommandReader({
     database,
     bus,
@@ -87,8 +92,8 @@ export function startCommandRuns(deps: CommandRunsDeps): { stop(): Promise<void>
   })
   return {
     async stop() {
-      answering.stop()
       await reader.stop()
+      await answering.stop()
     },
   }
 }
@@ -96,17 +101,23 @@ export function startCommandRuns(deps: CommandRunsDeps): { stop(): Promise<void>
 /** What becomes of each command that is looked at. */
 class AnsweringRuns {
   readonly #deps: CommandRunsDeps
-  readonly #wake: () => void
+  readonly #reader: Pick<CommandReader, 'wake' | 'settle'>
+  readonly #starts: CommandStarts
   /** Runs whose end this manager awaits, by command, in the order of the last looks at them. */
   readonly #awaited = new Map<number, { lookedMs: number; leave: () => void }>()
-  readonly #ended = new Set<number>()
+  /** Commands that are made due together. */
+  readonly #due = new Set<number>()
   #marking: NodeJS.Timeout | undefined
   /** Results are converted one in each turn of the event loop: a large one takes tens of milliseconds. */
   #turn: Promise<unknown> = Promise.resolve()
 
-  constructor(deps: CommandRunsDeps, wake: () => void) {
+  constructor(deps: CommandRunsDeps, reader: Pick<CommandReader, 'wake' | 'settle'>) {
     this.#deps = deps
-    this.#wake = wake
+    this.#reader = reader
+    this.#starts = new CommandStarts({
+      settle: reader.settle,
+      release: (commandKeys) => this.#makeDue(commandKeys),
+    })
   }
 
   async work(commands: readonly CommandRun[]): Promise<CommandFate[]> {
@@ -125,7 +136,9 @@ class AnsweringRuns {
     )
   }
 
-  stop(): void {
+  /** Starts that take long are waited for. */
+  async stop(): Promise<void> {
+    await this.#starts.ended()
     clearTimeout(this.#marking)
     for (const { leave } of this.#awaited.values()) leave()
   }
@@ -138,7 +151,9 @@ class AnsweringRuns {
     if (task === null) return failed('the task that answers the command was deleted')
     if (run === null) {
       if (deliveredSeconds > KNOWN_START_SECONDS) return failed(REMOVED)
-      return await this.#start(command, task, rights)
+      const { domainKey } = command
+      const start = () => this.#start(command, task, rights)
+      return await this.#starts.run({ commandKey, domainKey, taskKey: task.taskKey }, start)
     }
     if (!isUnderWay(run)) return await this.#endOf(run)
     this.#awaitEnd(commandKey, run.runKey)
@@ -222,10 +237,9 @@ class AnsweringRuns {
     this.#awaited.delete(commandKey)
     const leave =
       known?.leave ??
-      this.#deps.endings.on(runKey, () => {
+      this.#deps.endings.onEnd(runKey, () => {
         this.#awaited.delete(commandKey)
-        this.#ended.add(commandKey)
-        this.#marking ??= setTimeout(() => void this.#markEnded(), ENDS_MS).unref()
+        this.#makeDue([commandKey])
       })
     this.#awaited.set(commandKey, { lookedMs: monotonicMs(), leave })
   }
@@ -240,16 +254,21 @@ class AnsweringRuns {
     }
   }
 
+  #makeDue(commandKeys: Iterable<number>): void {
+    for (const key of commandKeys) this.#due.add(key)
+    this.#marking ??= setTimeout(() => void this.#markDue(), ENDS_MS).unref()
+  }
+
   /** What is not marked is found by the next look at the command. */
-  async #markEnded(): Promise<void> {
+  async #markDue(): Promise<void> {
     this.#marking = undefined
-    const keys = [...this.#ended]
-    this.#ended.clear()
+    const keys = [...this.#due]
+    this.#due.clear()
     try {
-      await endedCommandRuns(this.#deps.database.db, keys)
-      this.#wake()
+      await makeCommandRunsDue(this.#deps.database.db, keys)
+      this.#reader.wake()
     } catch (error) {
-      this.#deps.logger.debug({ err: error }, 'failed to mark commands whose runs have ended; looking later')
+      this.#deps.logger.debug({ err: error }, 'failed to mark commands that can go on; looking later')
     }
   }
 }

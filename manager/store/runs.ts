@@ -399,6 +399,13 @@ export async function findEnded(db: Queryable, runKeys: readonly number[]): Prom
   return rows
 }
 
+/** As `findEnded`, without what they returned. */
+export async function findEndedKeys(db: Queryable, runKeys: readonly number[]): Promise<number[]> {
+  const { rows } = await sql<{ key: number }>`SELECT key FROM runs
+    WHERE key = ANY(${runKeys}::bigint[]) AND next_check_at IS NULL`.execute(db)
+  return rows.map(({ key }) => key)
+}
+
 /** Output of a run, in the order it was written; 1: stdout, 2: stderr, undefined: both. Text if it is UTF-8. */
 export async function readLogs(db: Queryable, runKey: number, stream: 1 | 2 | undefined): Promise<string | Buffer> {
   const { rows } = await sql<{ data: Buffer; truncated: boolean; max_bytes: number | null }>`

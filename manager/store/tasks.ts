@@ -1,6 +1,7 @@
 /** SQL of the tasks table, except for the states, which the run writer owns. Converts between rows and domain values. */
 import {
   Keyset,
+  hasOlderNodes,
   readPage,
   refusing,
   withinPage,
@@ -328,6 +329,12 @@ export async function updateTask(
   if (fields.schedule !== undefined) await clearRefusals('schedule', [key]).execute(tx)
   if (isElsewhere) await clearRefusals('publication', [key]).execute(tx)
   return true
+}
+
+/** Whether a process is alive that offers each command to its device, because it does not know that tasks answer some. */
+export async function hasNodesThatOfferAll(db: Queryable): Promise<boolean> {
+  const { rows } = await sql<{ found: boolean }>`SELECT ${hasOlderNodes('commands_of_tasks')} AS found`.execute(db)
+  return rows[0]?.found === true
 }
 
 /** A task that uses no rights of a user and has no secrets: who may change it may change its code. */

@@ -4,16 +4,20 @@
  */
 import { ServiceError } from '#core/errors/index.ts'
 import type { UserPrincipal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { requireSchedule } from '#core/schedule.ts'
 import type { TaskAccess, TaskCaller } from '../access/access.ts'
 import { canonicalSubtopic, requireChannelId, triggerRule } from '../model/channel-fields.ts'
 import { nextTick } from '../model/cron.ts'
 import type { TaskFields } from '../model/task-fields.ts'
+import { hasNodesThatOfferAll } from '../store/tasks.ts'
 import type { TaskExtras, TaskRecord } from '../store/tasks.ts'
 import { REDACTED } from './schema.ts'
 
 const PURPOSE = 'task secrets'
+/** A node that was stopped counts as alive for this long. */
+const UPGRADE_SECONDS = 30
 
 /** Seals values by name, bound to their task. */
 export function sealSecrets(keyring: Keyring, taskId: string, secrets: Readonly<Record<string, string>>): Buffer {
@@ -24,7 +28,7 @@ export function openSecrets(keyring: Keyring, taskId: string, sealed: Uint8Array
   return JSON.parse(keyring.open(PURPOSE, taskId, sealed)) as Record<string, string>
 }
 
-export type ExtrasDeps = { access: TaskAccess; keyring: Keyring; now: () => Date }
+export type ExtrasDeps = { access: TaskAccess; keyring: Keyring; database: Pick<Database, 'db'>; now: () => Date }
 
 type Asked = {
   caller: TaskCaller
@@ -42,12 +46,16 @@ type Asked = {
  * Throws `unauthenticated` if a field requires a user and there is none, `forbidden` without the permission on a channel,
  * `malformed` with the field.
  */
-export async function extrasOf({ access, keyring, now }: ExtrasDeps, asked: Asked): Promise<Partial<TaskExtras>> {
+export async function extrasOf(
+  { access, keyring, database, now }: ExtrasDeps,
+  asked: Asked,
+): Promise<Partial<TaskExtras>> {
   const { fields } = asked
   return {
     ...scheduleExtras(asked, now()),
     ...(fields.trigger === undefined ? {} : { triggerRule: await ruleOf(access, asked) }),
     ...(await checkTargets(access, asked)),
+    ...(await checkAnswers({ access, database }, asked)),
     ...secretExtras(keyring, asked),
   }
 }
@@ -73,7 +81,7 @@ async function ruleOf(access: TaskAccess, asked: Asked): Promise<TaskExtras['tri
 }
 
 async function checkTargets(access: TaskAccess, asked: Asked): Promise<Record<never, never>> {
-  const { publish_result: publishResult, grants, answers } = asked.fields
+  const { publish_result: publishResult, grants } = asked.fields
   if (publishResult !== undefined && publishResult !== null) {
     requireChannelId(publishResult.channel_id, '/publish_result/channel_id')
     canonicalSubtopic(publishResult.subtopic, '/publish_result/subtopic')
@@ -86,10 +94,23 @@ async function checkTargets(access: TaskAccess, asked: Asked): Promise<Record<ne
     const { user, domainId } = requireUser(asked, 'grants')
     await access.requireChannel(user, grant.kind === 'publish' ? 'publish' : 'subscribe', domainId, grant.channel_id)
   }
-  if (answers !== undefined && answers !== null) {
-    const { user, domainId } = requireUser(asked, 'answers')
-    await access.requireCommands(user, domainId)
-  }
+  return {}
+}
+
+async function checkAnswers(
+  { access, database }: Pick<ExtrasDeps, 'access' | 'database'>,
+  asked: Asked,
+): Promise<Record<never, never>> {
+  const { answers } = asked.fields
+  if (answers === undefined || answers === null) return {}
+  const { user, domainId } = requireUser(asked, 'answers')
+  await access.requireCommands(user, domainId)
+  if (await hasNodesThatOfferAll(database.db))
+    throw new ServiceError(
+      'unavailable',
+      'answers requires that all nodes have this version: one of an earlier version would offer the commands to the devices as well',
+      { retryAfterSeconds: UPGRADE_SECONDS },
+    )
   return {}
 }
 

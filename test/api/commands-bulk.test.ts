@@ -210,6 +210,106 @@ describe('a command to many clients', () => {
   })
 })
 
+describe('an Idempotency-Key', () => {
+  const giveWith = async (key: string, body: unknown) => {
+    // Of requests at once, one waits for the other: on a busy machine, it may be refused for now.
+    for (;;) {
+      const response = await tenant.call('POST', path(), body, { 'idempotency-key': key })
+      if (response.status !== 503) return response
+    }
+  }
+
+  test('gives one command to many, also when both requests come at once and the clients have changed since', async () => {
+    const { tag, clients } = await newFleet(2)
+    const [key, body] = [newId(), { name: 'once', tag, per_minute: 60, timeout: '1h' }]
+    const both = await Promise.all([giveWith(key, body), giveWith(key, body)])
+    const [id, ...others] = both.map((response) => expectStatus(201, response).json<Bulk>().id)
+    expect(others).toEqual([id])
+    for (const client of clients) await tenant.call('POST', `/${tenant.domainId}/clients/${client.id}/disable`)
+    expect(expectStatus(201, await giveWith(key, body)).json<Bulk>().id).toBe(id)
+    for (const other of [
+      { ...body, per_minute: 61 },
+      { ...body, name: 'twice' },
+      { ...body, tag: 'other' },
+    ])
+      expectStatus(422, await giveWith(key, other))
+    for (const bad of ['', 'k'.repeat(256)]) expectStatus(400, await giveWith(bad, body))
+    expectStatus(200, await tenant.call('POST', `${path()}/${id}/cancel`))
+  })
+
+  test('is forgotten after 24 hours', async () => {
+    const { tag } = await newFleet(1)
+    const [key, body] = [newId(), { name: 'daily', tag }]
+    const first = expectStatus(201, await giveWith(key, body)).json<Bulk>().id
+    await sql`UPDATE device_command_bulks SET created_at = now() - interval '25 h' WHERE id = ${first}::uuid`.execute(
+      api.database.db,
+    )
+    const second = expectStatus(201, await giveWith(key, body)).json<Bulk>().id
+    expect(second).not.toBe(first)
+    expect(expectStatus(201, await giveWith(key, body)).json<Bulk>().id).toBe(second)
+    for (const id of [first, second]) expectStatus(200, await tenant.call('POST', `${path()}/${id}/cancel`))
+  })
+})
+
+describe('what has ended', () => {
+  const rowsOf = async (id: string) => {
+    const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM device_command_targets t
+      JOIN device_command_bulks b ON b.key = t.bulk_key WHERE b.id = ${id}::uuid`.execute(api.database.db)
+    return rows[0]?.total
+  }
+
+  test('keeps its counts, also when its clients are deleted, and no row for each client', async () => {
+    const { tag, clients } = await newFleet(3)
+    const bulk = await given({ name: 'counted', tag })
+    expect(await rowsOf(bulk.id)).toBe(3)
+    await until(async () => (await view(bulk.id)).progress['open'] === 3, 'all of them have it')
+    for (const client of clients) await answerAll(client, 'failed')
+    expect((await ended(bulk.id)).progress).toMatchObject({ total: 3, failed: 3, open: 0 })
+    expect(await rowsOf(bulk.id)).toBe(0)
+    for (const { id } of clients) expectStatus(200, await tenant.call('DELETE', `/${tenant.domainId}/clients/${id}`))
+    expect((await view(bulk.id)).progress).toMatchObject({ total: 3, failed: 3 })
+  })
+
+  test('is counted by nodes of an earlier version, too', async () => {
+    const { tag, clients } = await newFleet(2)
+    await sql`INSERT INTO nodes (id, kind, version, migration, seen_at) VALUES ('older', 'api', '0', 1, now() + interval '1 hour')`.execute(
+      api.database.db,
+    )
+    try {
+      const bulk = await given({ name: 'older', tag })
+      await until(async () => (await view(bulk.id)).progress['open'] === 2, 'both have it')
+      for (const client of clients) await answerAll(client)
+      expect((await ended(bulk.id)).progress).toMatchObject({ total: 2, succeeded: 2 })
+      expect(await rowsOf(bulk.id)).toBe(2)
+    } finally {
+      await sql`DELETE FROM nodes WHERE id = 'older'`.execute(api.database.db)
+    }
+  })
+
+  test('is kept in a bounded number of each domain', async () => {
+    const other = await newTenant(api)
+    const insert = async (domain: string, count: number) =>
+      await sql`INSERT INTO device_command_bulks (id, domain_key, name, bytes, timeout_ms, expires_at, tag, at_once, status, created_by, ended_at)
+        SELECT gen_random_uuid(), d.key, 'before', 0, 1000, now(), 't', 1, 'finished', gen_random_uuid(), now()
+          FROM domains d, generate_series(1, ${count}) WHERE d.id = ${domain}`.execute(api.database.db)
+    await insert(other.domainId, 1_150)
+    await insert(tenant.domainId, 3)
+    await other.newClient({ tags: ['one'] })
+    const total = async (domain: string) => {
+      const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM device_command_bulks b
+        JOIN domains d ON d.key = b.domain_key WHERE d.id = ${domain} AND b.name = 'before'`.execute(api.database.db)
+      return rows[0]?.total
+    }
+    const one = () => other.call('POST', `/${other.domainId}/clients/commands`, { name: 'next', tag: 'one' })
+    // The oldest go first, at most 100 with each request.
+    expectStatus(201, await one())
+    expect(await total(other.domainId)).toBe(1_050)
+    expectStatus(201, await one())
+    expect(await total(other.domainId)).toBe(1_000)
+    expect(await total(tenant.domainId)).toBe(3)
+  })
+})
+
 describe('bounds', () => {
   test('what is malformed or selects nothing is refused', async () => {
     const { tag } = await newFleet(1)

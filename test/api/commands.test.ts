@@ -217,17 +217,23 @@ describe('bounds', () => {
 
   test('a client has 100 open commands at most, also when many are given at once', async () => {
     const device = await newDevice()
-    const statuses = await Promise.all(
-      Array.from({ length: 120 }, async () => (await device.give({ name: 'a' })).status),
-    )
-    expect(statuses.filter((status) => status === 201)).toHaveLength(100)
+    // They wait for one row: on a busy machine, some are refused for now.
+    const give = async (): Promise<number> => {
+      const { status } = await device.give({ name: 'a' })
+      return status === 503 ? await give() : status
+    }
+    const statuses = await Promise.all(Array.from({ length: 120 }, give))
+    expect(statuses.toSorted((left, right) => left - right)).toEqual([
+      ...Array.from({ length: 100 }, () => 201),
+      ...Array.from({ length: 20 }, () => 422),
+    ])
     const refused = await device.give({ name: 'a' })
     expect(refused.status).toBe(422)
     expect(refused.text).toContain('at most 100')
     const [one] = await device.taken()
     await device.answer(one?.id ?? '', { status: 'succeeded' })
     expectStatus(201, await device.give({ name: 'a' }))
-  }, 60_000)
+  }, 120_000)
 
   test('the payloads of open commands have 1 MiB at most', async () => {
     const device = await newDevice()

@@ -412,6 +412,22 @@ describe('many clients', () => {
     expect((await plant.owner.call('GET', base)).json()).toMatchObject({ in_sync: 2, pending: 0 })
   })
 
+  test('have no version in common: If-Match is refused, and nothing changes', async () => {
+    const [device] = (await tagged(1, 'guarded')) as [Device]
+    const ifMatch = { 'if-match': '5' }
+    for (const query of ['', '&dry_run=true']) {
+      const refused = await plant.owner.call(
+        'PATCH',
+        `/${plant.domainId}${many}?tag=guarded${query}`,
+        { a: 1 },
+        ifMatch,
+      )
+      expect(refused.status, refused.text).toBe(400)
+      expect(refused.text).toContain('if-match')
+    }
+    expect(stateOf(await plant.owner.call('GET', pathOf(device))).desired).toEqual({})
+  })
+
   test('are changed by more JSON than one statement takes', async () => {
     const devices = await tagged(30, 'large')
     const text = 'x'.repeat(60_000)

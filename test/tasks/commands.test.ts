@@ -427,3 +427,21 @@ test('what is given is checked, and another domain is not asked', async () => {
   const given = await tenant.owner.call('POST', `/${other}/clients/${client.id}/commands`, { name: command })
   expect(given.json()).not.toHaveProperty('task_id')
 })
+
+test('while a node is alive that would offer the commands to devices as well, no task can be set to answer', async () => {
+  const { db } = tenant.database
+  const plain = await newTask(undefined)
+  await sql`INSERT INTO nodes (id, kind, version, migration, seen_at) SELECT 'older', 'api', '0.0.0', number - 1, now() + interval '1 hour'
+    FROM migrations WHERE name = 'commands_of_tasks'`.execute(db)
+  const answers = { command: newName() }
+  const set = () => tenant.owner.call('PUT', `/tasks/${plain}`, { answers })
+  try {
+    const refused = await set()
+    expect(refused.status, refused.text).toBe(503)
+    expect(refused.text).toContain('earlier version')
+    expect((await tenant.owner.call('PUT', `/tasks/${plain}`, { answers: null })).status).toBe(200)
+  } finally {
+    await sql`DELETE FROM nodes WHERE id = 'older'`.execute(db)
+  }
+  expect((await set()).status).toBe(200)
+})

@@ -7,10 +7,10 @@ import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { answeringTask, handCommands } from '#queues/index.ts'
+import { IDEMPOTENCY_HOURS } from './idempotency.ts'
+import type { Idempotency } from './idempotency.ts'
 import type { CommandState, EndState } from './states.ts'
 
-/** How long an Idempotency-Key finds its command (decision 54). */
-const IDEMPOTENCY_HOURS = 24
 /** Ended commands are kept for these days, and of each client at most this number. */
 export const KEPT_DAYS = 30
 export const KEPT_PER_CLIENT = 1_000
@@ -79,8 +79,6 @@ export async function lockClient(tx: Transaction, clientKey: number): Promise<bo
   const { rows } = await sql`SELECT key FROM clients WHERE key = ${clientKey} FOR NO KEY UPDATE`.execute(tx)
   return rows.length > 0
 }
-
-export type Idempotency = { scope: Buffer; requestDigest: Buffer }
 
 /** The command that was given with this key, and whether the request was the same. The client is locked. */
 export async function findRepeated(

@@ -1,11 +1,19 @@
 /** Routes by which users give commands to clients. */
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyReply } from 'fastify'
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
 import { responses } from '#http/index.ts'
 import type { HttpApp, RoutePlugin } from '#http/index.ts'
-import { Command, CommandPage, CommandQuery, NewCommand, WaitQuery, presentCommand } from './schema.ts'
+import { idempotencyKeyOf } from './idempotency.ts'
+import {
+  Command,
+  CommandPage,
+  CommandQuery,
+  IdempotencyHeaders,
+  NewCommand,
+  WaitQuery,
+  presentCommand,
+} from './schema.ts'
 import type { CommandsService } from './service.ts'
 
 const tags = ['commands']
@@ -14,23 +22,11 @@ const ONE = `${PATH}/:command_id`
 const ofClient = Type.Object({ domain_id: Id, client_id: Id })
 const ofCommand = Type.Object({ domain_id: Id, client_id: Id, command_id: Id })
 
-const Headers = Type.Object({
-  'idempotency-key': Type.Optional(
-    Type.String({ description: 'Repeated with the same key within 24 hours, the request returns the same command' }),
-  ),
-})
-
 /** Aborted when the caller has gone. */
 function goneSignal(reply: FastifyReply): AbortSignal {
   const gone = new AbortController()
   reply.raw.once('close', () => gone.abort())
   return gone.signal
-}
-
-function idempotencyKeyOf({ headers }: Pick<FastifyRequest, 'headers'>): string | undefined {
-  const key = headers['idempotency-key']
-  if (Array.isArray(key)) throw new ServiceError('malformed', 'the header Idempotency-Key must be given once')
-  return key
 }
 
 export function commandRoutes(commands: CommandsService): RoutePlugin {
@@ -52,7 +48,7 @@ function addCollectionRoutes(app: HttpApp, commands: CommandsService): void {
           'It is queued until the device gets it over MQTT, HTTP or CoAP. A client has at most 100 open commands, whose payloads have at most 1 MiB: 422 names the limit. With `wait`, the response follows the end of the command, or the wait: its `status` says which.',
         params: ofClient,
         querystring: WaitQuery,
-        headers: Headers,
+        headers: IdempotencyHeaders,
         body: NewCommand,
         response: responses({ 201: Command }, 'not_found', 'quota_exceeded', 'rate_limited'),
       },
@@ -60,7 +56,7 @@ function addCollectionRoutes(app: HttpApp, commands: CommandsService): void {
     async (request, reply) => {
       const { domain_id: domainId, client_id: clientId } = request.params
       const options = {
-        idempotencyKey: idempotencyKeyOf(request as never),
+        idempotencyKey: idempotencyKeyOf(request.headers),
         wait: request.query.wait,
         signal: goneSignal(reply as never),
       }

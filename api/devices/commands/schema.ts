@@ -51,6 +51,12 @@ const GivenJson = (description: string) =>
     ...documented({ anyOf: undefined }),
   })
 
+export const IdempotencyHeaders = Type.Object({
+  'idempotency-key': Type.Optional(
+    Type.String({ description: 'Repeated with the same key within 24 hours, the request returns the same command' }),
+  ),
+})
+
 export const NewCommand = Type.Object(
   {
     name: CommandName,

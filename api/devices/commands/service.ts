@@ -1,5 +1,4 @@
 /** The rules of commands for users: who may give, see and cancel them, and how many a client may have open. */
-import { createHash } from 'node:crypto'
 import type { AccessPolicy, DomainAccess, Journal, Quotas, UserPrincipal } from '#api/identity/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
@@ -14,6 +13,7 @@ import { hintCommandRuns, releaseCommandRun } from '#queues/index.ts'
 import type { ClientWaits } from '../device-topics/index.ts'
 import { clientTable } from '../clients/repository.ts'
 import type { ClientRecord } from '../clients/repository.ts'
+import { idempotencyOf, usedWithAnotherBody } from './idempotency.ts'
 import { entryOf } from './journal-entries.ts'
 import { COMMAND_METRICS } from './metrics.ts'
 import {
@@ -28,7 +28,7 @@ import {
   lockCommand,
   removeBeyond,
 } from './repository.ts'
-import type { CommandRecord, Idempotency, NewCommandRow } from './repository.ts'
+import type { CommandRecord, NewCommandRow } from './repository.ts'
 import {
   DEFAULT_LIFE_MS,
   DEFAULT_TIMEOUT_MS,
@@ -46,7 +46,6 @@ import { COMMAND_STATES, OPEN_STATES, isOpen } from './states.ts'
 /** Users who wait for results, of this process and of one domain. */
 const MAX_WAITERS = 2_000
 const MAX_WAITERS_PER_DOMAIN = 200
-const MAX_KEY_CHARS = 255
 
 export type ClientAt = { domainId: string; clientId: string }
 export type CommandAt = ClientAt & { commandId: string }
@@ -97,18 +96,6 @@ function expiryOf(text: string, nowMs: number): number {
   if (ms <= nowMs || ms > nowMs + MAX_LIFE_MS)
     throw refusedField('/expires_at', `must be in the future, at most ${formatDurationMs(MAX_LIFE_MS)} ahead`)
   return ms
-}
-
-function idempotencyOf(caller: UserPrincipal, key: string | undefined, input: NewCommand): Idempotency | undefined {
-  if (key === undefined) return undefined
-  if (key === '' || key.length > MAX_KEY_CHARS)
-    throw new ServiceError('malformed', `the header Idempotency-Key must have 1 to ${MAX_KEY_CHARS} characters`)
-  const { name, payload, timeout, expires_at: expiresAt } = input
-  const request = JSON.stringify([name, payload ?? null, payload === undefined, timeout ?? null, expiresAt ?? null])
-  return {
-    scope: createHash('sha256').update(`${caller.key}\0${key}`).digest(),
-    requestDigest: createHash('sha256').update(request).digest(),
-  }
 }
 
 /** Throws `quota_exceeded`, and names the limit. */
@@ -233,7 +220,7 @@ export class CommandsService {
       const repeated = row.idempotency === undefined ? undefined : await findRepeated(tx, clientKey, row.idempotency)
       if (repeated !== undefined) {
         if (repeated.isSame) return repeated.id
-        throw new ServiceError('unprocessable', 'this Idempotency-Key was used with another body')
+        throw usedWithAnotherBody()
       }
       await requireOpenRoom(tx, clientKey, row.bytes)
       await removeBeyond(tx, [clientKey])

@@ -108,10 +108,12 @@ export const isPartOf = (part: JsonObject, whole: JsonObject): boolean => isEmpt
 /** 1 to 64 characters. `$`, `/` and the wildcards of MQTT are none of them. */
 const NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,63})$/
 
+export const isName = (text: string): boolean => NAME.test(text)
+
 /** The name of a document; empty: the one without a name. Throws `malformed`. */
 export function parseName(name: string | undefined): string {
   if (name === undefined) return ''
-  if (!NAME.test(name))
+  if (!isName(name))
     throw refusedField(
       'name',
       'must have 1 to 64 letters, digits, dots, underscores or hyphens, and begin with a letter or digit',

@@ -17,7 +17,7 @@ import type {
 } from '../device-topics/index.ts'
 import type { IdentifiedDevice } from '../gate/index.ts'
 import { requireVersion, writeOf } from './changes.ts'
-import { MAX_DOCUMENT_BYTES, isEmpty, mergePatch, parseName, requireObject } from './document.ts'
+import { MAX_DOCUMENT_BYTES, isEmpty, isName, mergePatch, parseName, requireObject } from './document.ts'
 import type { JsonObject } from './document.ts'
 import type { StateRecord } from './repository.ts'
 import { findState, lockStateSoon, touchReported, unwritten, writeStates } from './repository.ts'
@@ -106,7 +106,8 @@ export class DeviceReports {
       noun: 'state',
       publish: async (device, levels, message) => {
         const [first, name, ...more] = levels
-        if (first !== 'reported' || more.length > 0) throw noSuchTopic()
+        // A part of the topic, so the payload is not to blame.
+        if (first !== 'reported' || more.length > 0 || (name !== undefined && !isName(name))) throw noSuchTopic()
         await this.report(device, name, reportOf(message))
       },
       checkFilter: (levels) => void filterOf(levels),

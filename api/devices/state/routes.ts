@@ -2,6 +2,7 @@
 import type { FastifyReply } from 'fastify'
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
+import { refusedField } from '#core/errors/index.ts'
 import { MERGE_PATCH_TYPE, NoBody, acceptMergePatches, responses } from '#http/index.ts'
 import type { HttpApp, RoutePlugin } from '#http/index.ts'
 import { addressOf, entitySchema } from '../connectable/index.ts'
@@ -179,7 +180,12 @@ function addSelectionRoutes(app: HttpApp, states: DeviceStatesService): void {
         response: responses({ 200: StateChanges }, 'unprocessable'),
       },
     },
-    async ({ principal, params, query, body }) => await states.changeMany(principal, params.domain_id, query, body),
+    async ({ principal, params, query, body, headers }) => {
+      // Each document has its own version. Without this, the caller would believe that none has changed meanwhile.
+      if (headers['if-match'] !== undefined)
+        throw refusedField('if-match', 'is for one document: it is not accepted with tag or group')
+      return await states.changeMany(principal, params.domain_id, query, body)
+    },
   )
   app.get(
     '/:domain_id/clients/desired-state',

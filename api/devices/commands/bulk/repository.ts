@@ -1,14 +1,20 @@
 /** SQL of commands to many clients. */
-import { Keyset, readPage, selected } from '#core/database/index.ts'
+import { Keyset, hasOlderNodes, readPage, selected } from '#core/database/index.ts'
 import type { ColumnsOf, Queryable, Transaction } from '#core/database/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
 import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import { answeringTask, handCommands } from '#queues/index.ts'
 import type { BULK_STATES, BulkProgress } from './schema.ts'
+import { IDEMPOTENCY_HOURS } from '../idempotency.ts'
+import type { Idempotency } from '../idempotency.ts'
 import type { NewCommandRow, Told } from '../repository.ts'
 import { KEPT_DAYS, removeBeyond } from '../repository.ts'
 import { MAX_OPEN, MAX_OPEN_BYTES } from '../schema.ts'
+
+/** Ended requests of a domain that are kept; the oldest are removed when another one is given, a bounded number at a time. */
+export const KEPT_PER_DOMAIN = 1_000
+const REMOVED_AT_ONCE = 100
 
 export type BulkState = (typeof BULK_STATES)[number]
 
@@ -58,10 +64,11 @@ const COLUMNS = {
 
 const counted = (status: string) => sql`count(*) FILTER (WHERE t.status = ${status})`
 
-const PROGRESS = sql`(SELECT json_build_object('total', count(*), 'waiting', ${counted('waiting')}, 'open', ${counted('open')},
+const COUNTED = sql`(SELECT json_build_object('total', count(*), 'waiting', ${counted('waiting')}, 'open', ${counted('open')},
   'refused', ${counted('refused')}, 'succeeded', ${counted('succeeded')}, 'failed', ${counted('failed')}, 'rejected', ${counted('rejected')},
   'timed_out', ${counted('timed_out')}, 'expired', ${counted('expired')}, 'cancelled', ${counted('cancelled')})
   FROM device_command_targets t WHERE t.bulk_key = b.key)`
+const PROGRESS = sql`coalesce(b.ended_progress, ${COUNTED})`
 
 const RECORD = sql`${selected(COLUMNS, 'b')}, b.payload IS NOT NULL AS "hasPayload", ${PROGRESS} AS progress`
 
@@ -69,15 +76,42 @@ export type NewBulkRow = Pick<
   NewCommandRow,
   'id' | 'name' | 'payload' | 'bytes' | 'timeoutMs' | 'expiresAt' | 'createdBy'
 > &
-  Pick<BulkRecord, 'domainKey' | 'tag' | 'groupId' | 'atOnce' | 'perMinute' | 'stopPercent'>
+  Pick<BulkRecord, 'domainKey' | 'tag' | 'groupId' | 'atOnce' | 'perMinute' | 'stopPercent'> & {
+    idempotency: Idempotency | undefined
+  }
 
 /** Returns the key. */
 export async function insertBulk(tx: Transaction, row: NewBulkRow): Promise<number> {
   const { rows } = await sql<{ key: number }>`INSERT INTO device_command_bulks
-      (id, domain_key, name, payload, bytes, timeout_ms, expires_at, tag, group_id, at_once, per_minute, stop_percent, created_by)
+      (id, domain_key, name, payload, bytes, timeout_ms, expires_at, tag, group_id, at_once, per_minute, stop_percent, created_by,
+      idempotency, request_digest)
     VALUES (${row.id}, ${row.domainKey}, ${row.name}, ${row.payload}::jsonb, ${row.bytes}, ${row.timeoutMs}, ${row.expiresAt}, ${row.tag}, ${row.groupId}::uuid,
-      ${row.atOnce}, ${row.perMinute}, ${row.stopPercent}, ${row.createdBy}) RETURNING key`.execute(tx)
+      ${row.atOnce}, ${row.perMinute}, ${row.stopPercent}, ${row.createdBy}, ${row.idempotency?.scope ?? null}, ${row.idempotency?.requestDigest ?? null}) RETURNING key`.execute(
+    tx,
+  )
   return (rows[0] as { key: number }).key
+}
+
+/** The request that was given with this key, and whether it was the same. */
+export async function findRepeatedBulk(
+  db: Queryable,
+  domainKey: number,
+  { scope, requestDigest }: Idempotency,
+): Promise<{ id: string; isSame: boolean } | undefined> {
+  const { rows } = await sql<{
+    id: string
+    isSame: boolean
+  }>`SELECT id, request_digest = ${requestDigest} AS "isSame" FROM device_command_bulks
+    WHERE domain_key = ${domainKey} AND idempotency = ${scope} AND created_at >= now() - make_interval(hours => ${IDEMPOTENCY_HOURS})`.execute(
+    db,
+  )
+  return rows[0]
+}
+
+/** A key that was used before its time can be used again. */
+export async function forgetKey(tx: Transaction, domainKey: number, { scope }: Idempotency): Promise<void> {
+  await sql`UPDATE device_command_bulks SET idempotency = NULL, request_digest = NULL WHERE domain_key = ${domainKey} AND idempotency = ${scope}
+    AND created_at < now() - make_interval(hours => ${IDEMPOTENCY_HOURS})`.execute(tx)
 }
 
 export type Selection = Pick<BulkRecord, 'domainKey' | 'tag' | 'groupId'>
@@ -238,10 +272,22 @@ export async function storeNext(tx: Transaction, key: number, pauseMs: number): 
   )
 }
 
-/** All of its commands have ended. */
+/** All of its commands have ended: its counts are kept, and the rows of its clients are not. A node of an earlier version still counts these. */
 export async function storeEnd(tx: Transaction, key: number): Promise<void> {
-  await sql`UPDATE device_command_bulks SET ended_at = clock_timestamp(), status = CASE WHEN status = 'running' THEN 'finished' ELSE status END
+  await sql`UPDATE device_command_bulks b SET ended_at = clock_timestamp(), ended_progress = ${COUNTED},
+      status = CASE WHEN status = 'running' THEN 'finished' ELSE status END
     WHERE key = ${key}`.execute(tx)
+  await sql`DELETE FROM device_command_targets WHERE bulk_key = ${key} AND NOT ${hasOlderNodes('ended_bulk_commands')}`.execute(
+    tx,
+  )
+}
+
+/** Removes the oldest ended requests of the domain beyond the number that is kept. The domain is locked by `countRunning`. */
+export async function removeBulksBeyond(tx: Transaction, domainKey: number): Promise<void> {
+  const isEnded = sql`e.domain_key = ${domainKey} AND e.ended_at IS NOT NULL`
+  await sql`DELETE FROM device_command_bulks WHERE key IN (SELECT e.key FROM device_command_bulks e
+     WHERE ${isEnded} AND e.key <= (SELECT e.key FROM device_command_bulks e WHERE ${isEnded} ORDER BY e.key DESC OFFSET ${KEPT_PER_DOMAIN} LIMIT 1)
+     ORDER BY e.key LIMIT ${REMOVED_AT_ONCE})`.execute(tx)
 }
 
 /** Removes requests that ended before the days they are kept. */

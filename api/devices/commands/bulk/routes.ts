@@ -3,6 +3,8 @@ import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { responses } from '#http/index.ts'
 import type { HttpApp, RoutePlugin } from '#http/index.ts'
+import { idempotencyKeyOf } from '../idempotency.ts'
+import { IdempotencyHeaders } from '../schema.ts'
 import { BulkCommand, BulkPage, BulkQuery, NewBulk, presentBulk } from './schema.ts'
 import type { BulkCommandsService } from './service.ts'
 
@@ -30,13 +32,14 @@ function addCollectionRoutes(app: HttpApp, bulks: BulkCommandsService): void {
         description:
           'To the enabled clients with a tag, or directly in a group, as they are now; at most 100,000. `at_once` and `per_minute` are the ramp. With `stop_failed_percent`, no more commands are given when too many did not succeed.',
         params: inDomain,
+        headers: IdempotencyHeaders,
         body: NewBulk,
         response: responses({ 201: BulkCommand }, 'unprocessable', 'quota_exceeded', 'rate_limited'),
       },
     },
     async (request, reply) => {
       const { domain_id: domainId } = request.params
-      const made = await bulks.create(request.principal, domainId, request.body)
+      const made = await bulks.create(request.principal, domainId, request.body, idempotencyKeyOf(request.headers))
       void reply.code(201).header('Location', `/${domainId}/clients/commands/${made.id}`)
       return presentBulk(made, domainId)
     },
@@ -48,7 +51,7 @@ function addCollectionRoutes(app: HttpApp, bulks: BulkCommandsService): void {
       schema: {
         tags,
         summary: 'List commands to many clients, the newest first',
-        description: 'Ended ones are kept for 30 days.',
+        description: 'Ended ones are kept for 30 days, and at most 1,000 of a domain.',
         params: inDomain,
         querystring: BulkQuery,
         response: responses({ 200: BulkPage }),

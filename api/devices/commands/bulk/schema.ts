@@ -58,7 +58,7 @@ export const BulkProgress = Type.Object(
     expired: count('Expired, given or not'),
     cancelled: count('Cancelled, given or not'),
   },
-  { description: 'Clients that are deleted are no longer counted' },
+  { description: 'Clients that are deleted before it has ended are no longer counted' },
 )
 export type BulkProgress = Static<typeof BulkProgress>
 

@@ -1,6 +1,6 @@
 /** The rules of commands to many clients: who may give them, to how many, and how they are stopped. */
 import type { AccessPolicy, DomainAccess, Journal, Quotas, UserPrincipal } from '#api/identity/index.ts'
-import type { Database } from '#core/database/index.ts'
+import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
@@ -8,16 +8,21 @@ import {
   countRunning,
   countSelected,
   findBulk,
+  findRepeatedBulk,
+  forgetKey,
   groupExists,
   insertBulk,
   insertTargets,
   listBulks,
   lockBulk,
+  removeBulksBeyond,
 } from './repository.ts'
 import type { BulkRecord } from './repository.ts'
 import { MAX_RUNNING, MAX_TARGETS } from './schema.ts'
 import type { BulkQuery, NewBulk } from './schema.ts'
 import { bulkEntry, endBulk } from './step.ts'
+import { idempotencyOf, usedWithAnotherBody } from '../idempotency.ts'
+import type { Idempotency } from '../idempotency.ts'
 import { commandOf } from '../service.ts'
 
 export type BulkCommandsDeps = {
@@ -38,15 +43,26 @@ export class BulkCommandsService {
 
   /**
    * Gives a command to the enabled clients with a tag or of a group, as they are now. Throws `malformed`, `too_large`, `unprocessable` for an unknown
-   * group, no clients or too many, `quota_exceeded` while too many such requests run, `rate_limited`.
+   * group, no clients or too many, or a key that was used with another request, `quota_exceeded` while too many such requests run,
+   * `rate_limited`. Repeated with its key, it returns the request that was given before, whatever its clients are by now.
    */
-  async create(caller: UserPrincipal, domainId: string, input: NewBulk): Promise<BulkRecord> {
+  async create(
+    caller: UserPrincipal,
+    domainId: string,
+    input: NewBulk,
+    idempotencyKey: string | undefined,
+  ): Promise<BulkRecord> {
     const { tag = null, group: groupId = null } = input
     if ((tag === null) === (groupId === null)) throw refusedField('/tag', 'is required, or group, and not both')
+    const { at_once: atOnce, per_minute: perMinute = null, stop_failed_percent: stopPercent = null } = input
+    const options = [tag, groupId, atOnce, perMinute, stopPercent]
+    const idempotency = idempotencyOf(caller, idempotencyKey, input, options)
     const fields = commandOf(input, Date.now())
     const { database, journal, quotas } = this.#deps
     const domain = await this.#enter(caller, domainId, 'client_command')
     const { domainKey } = domain
+    const before = await repeatedIn(database.db, domainKey, idempotency)
+    if (before !== undefined) return await this.#found(domain, before)
     if (groupId !== null && !(await groupExists(database.db, domainKey, groupId)))
       throw new ServiceError('unprocessable', 'the group does not exist', {
         details: [{ path: '/group', message: 'must be the id of a group of the domain' }],
@@ -61,23 +77,30 @@ export class BulkCommandsService {
       ...selection,
       id,
       createdBy: caller.id,
-      atOnce: input.at_once,
-      perMinute: input.per_minute ?? null,
-      stopPercent: input.stop_failed_percent ?? null,
+      atOnce,
+      perMinute,
+      stopPercent,
+      idempotency,
     }
-    await journal.change(caller, async (tx, record) => {
-      if ((await countRunning(tx, domainKey)) >= MAX_RUNNING)
+    const given = await journal.change(caller, async (tx, record) => {
+      const running = await countRunning(tx, domainKey)
+      const meanwhile = await repeatedIn(tx, domainKey, idempotency)
+      if (meanwhile !== undefined) return meanwhile
+      if (running >= MAX_RUNNING)
         throw new ServiceError(
           'quota_exceeded',
           `at most ${MAX_RUNNING} commands to many clients of a domain run at a time`,
         )
+      if (idempotency !== undefined) await forgetKey(tx, domainKey, idempotency)
+      await removeBulksBeyond(tx, domainKey)
       const key = await insertBulk(tx, row)
       const total = await insertTargets(tx, key, row, MAX_TARGETS + 1)
       requireTargets(total)
       const selected = tag === null ? { group_id: groupId } : { tag }
       record(bulkEntry('begin', { domainKey, id, name: fields.name }, { ...selected, total }))
+      return id
     })
-    return await this.#found(domain, id)
+    return await this.#found(domain, given)
   }
 
   async get(caller: UserPrincipal, domainId: string, id: string): Promise<BulkRecord> {
@@ -121,6 +144,17 @@ export class BulkCommandsService {
     if (record === undefined) throw notFound()
     return record
   }
+}
+
+/** The id of the request that was given with this key. Throws `unprocessable` if it was another one. */
+async function repeatedIn(
+  db: Queryable,
+  domainKey: number,
+  idempotency: Idempotency | undefined,
+): Promise<string | undefined> {
+  const found = idempotency === undefined ? undefined : await findRepeatedBulk(db, domainKey, idempotency)
+  if (found?.isSame === false) throw usedWithAnotherBody()
+  return found?.id
 }
 
 /** Throws `unprocessable`. */
