@@ -1,3 +1,4 @@
+import './early.ts'
 import './design/base.css'
 import { QueryClientProvider } from '@tanstack/react-query'
 import { RouterProvider } from '@tanstack/react-router'
@@ -7,6 +8,7 @@ import { queryClient } from './api/queries.ts'
 import { forgetRequests, turnPage } from './api/requests.ts'
 import { onSession, sessionState } from './api/session.ts'
 import { createConsoleRouter } from './routes.tsx'
+import './shell/font.ts'
 import './shell/theme.ts'
 
 const router = createConsoleRouter()

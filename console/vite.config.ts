@@ -58,16 +58,78 @@ function transpilerWithoutFiles(): Plugin {
   }
 }
 
+/** The chunk of `early.ts` and of what it needs. */
+const EARLY = 'early'
+
+/** Lets the document run the early chunk as soon as it is there. The main script, which imports it too, waits for all of its chunks. */
+function earlyScript(): Plugin {
+  return {
+    name: 'early-script',
+    apply: 'build',
+    transformIndexHtml: {
+      order: 'post',
+      handler: (html, { bundle, filename }) => {
+        if (!filename.endsWith('index.html')) return html
+        const chunks = Object.values(bundle ?? {}).filter((file) => file.type === 'chunk')
+        const early = chunks.find(({ name }) => name === EARLY)
+        const place = html.indexOf('<script')
+        if (early === undefined || place < 0) throw new Error('the document does not get its early script')
+        const script = `<script type="module" async crossorigin src="./${early.fileName}"></script>\n    `
+        return `${html.slice(0, place)}${script}${html.slice(place)}`
+      },
+    },
+  }
+}
+
+/** What so many screens share is one chunk for all of them. */
+const MIN_SCREENS = 6
+
+type Modules = { getModuleInfo(id: string): { readonly importedIds: readonly string[] } | null }
+
+/** What a module needs before it runs. */
+function closureOf(id: string, modules: Modules): Set<string> {
+  const found = new Set<string>([id])
+  for (const one of found) for (const next of modules.getModuleInfo(one)?.importedIds ?? []) found.add(next)
+  return found
+}
+
+/**
+ * The chunk of a module. What every screen needs is three files: on a slow line, each further one costs a round trip once the connections of
+ * a browser are taken. The other chunks follow from the screens.
+ */
+function chunkOfFrame(): (id: string, modules: Modules) => string | null {
+  const [main, early] = ['main.tsx', 'early.ts'].map((name) => join(import.meta.dirname, name)) as [string, string]
+  let closures: { main: Set<string>; early: Set<string> } | undefined
+  return (id, modules) => {
+    closures ??= { main: closureOf(main, modules), early: closureOf(early, modules) }
+    if (closures.early.has(id)) return EARLY
+    if (id === main || !closures.main.has(id)) return null
+    return id.includes('/node_modules/') ? 'libraries' : 'frame'
+  }
+}
+
 export default defineConfig({
   root: import.meta.dirname,
   // Relative to the document's base, which the server writes.
   base: './',
   html: { cspNonce: '__NONCE__' },
   cacheDir: join(import.meta.dirname, '..', 'node_modules', '.cache', 'vite'),
-  plugins: [compressFiles()],
+  plugins: [earlyScript(), compressFiles()],
   worker: { plugins: () => [transpilerWithoutFiles()] },
   build: {
-    rolldownOptions: { input: ['index.html', 'try.html'].map((name) => join(import.meta.dirname, name)) },
+    rolldownOptions: {
+      input: ['index.html', 'try.html'].map((name) => join(import.meta.dirname, name)),
+      output: {
+        codeSplitting: {
+          includeDependenciesRecursively: false,
+          groups: [
+            { name: chunkOfFrame(), test: /\.[jt]sx?$|preload-helper/ },
+            // Small files of many screens.
+            { name: 'parts', test: /\/console\/(api|shell)\/(?!table)[^/]+\.tsx?$/, minShareCount: MIN_SCREENS },
+          ],
+        },
+      },
+    },
     target: ['chrome140', 'firefox133', 'safari18.2'],
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

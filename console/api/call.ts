@@ -1,8 +1,11 @@
 /** The one way to the API: types by operation, the token, errors, and a record of requests for "show as command". */
+import { pathOf } from './address.ts'
+import type { Address } from './address.ts'
 import { apiBase } from './base.ts'
 import { ApiError, readError } from './errors.ts'
 import { formatJson, jsonOf } from './json.ts'
 import type { Operations } from './operations.ts'
+import { takePrepared } from './prepared.ts'
 import { recordRequest } from './requests.ts'
 import { accessToken } from './session.ts'
 
@@ -25,23 +28,12 @@ export type Input<K extends Operation> = {
   isLookup?: boolean
 }
 
-type AnyInput = {
-  params?: Record<string, string>
-  query?: Record<string, string | number | boolean | undefined>
+type AnyInput = Address & {
   body?: unknown
   signal?: AbortSignal
   headers?: Record<string, string>
   isPublic?: boolean
   isLookup?: boolean
-}
-
-export function pathOf(operation: string, { params = {}, query = {} }: Pick<AnyInput, 'params' | 'query'>): string {
-  const template = operation.slice(operation.indexOf(' ') + 2)
-  const path = template.replaceAll(/\{(\w+)\}/g, (_all, name: string) => encodeURIComponent(params[name] ?? ''))
-  const search = new URLSearchParams()
-  for (const [name, value] of Object.entries(query))
-    if (value !== undefined && value !== '') search.set(name, String(value))
-  return search.size === 0 ? path : `${path}?${search.toString()}`
 }
 
 /** Sends an operation of the API and returns its answer. Throws `ApiError`. */
@@ -61,17 +53,21 @@ export async function send(operation: Operation, input: AnyInput = {}): Promise<
   const attempt = async (isRefused: boolean) => {
     const authorization = input.isPublic === true ? {} : { Authorization: `Bearer ${await accessToken(isRefused)}` }
     const isPlain = typeof input.body === 'string' || input.body instanceof Blob || input.body instanceof FormData
-    return await fetch(new URL(path, apiBase), {
-      method,
-      headers: {
-        Accept: 'application/json',
-        ...authorization,
-        ...(input.body === undefined || isPlain ? {} : { 'Content-Type': 'application/json' }),
-        ...input.headers,
-      },
-      ...(input.body === undefined ? {} : { body: isPlain ? (input.body as BodyInit) : formatJson(input.body) }),
-      ...(input.signal === undefined ? {} : { signal: input.signal }),
-    }).catch((error: unknown) => {
+    const prepared = method === 'GET' && !isRefused ? takePrepared(path) : undefined
+    const sent =
+      prepared?.response ??
+      fetch(new URL(path, apiBase), {
+        method,
+        headers: {
+          Accept: 'application/json',
+          ...authorization,
+          ...(input.body === undefined || isPlain ? {} : { 'Content-Type': 'application/json' }),
+          ...input.headers,
+        },
+        ...(input.body === undefined ? {} : { body: isPlain ? (input.body as BodyInit) : formatJson(input.body) }),
+        ...(input.signal === undefined ? {} : { signal: input.signal }),
+      })
+    return await sent.catch((error: unknown) => {
       throw ApiError.unreachable(error)
     })
   }

@@ -2,9 +2,10 @@
  * The session of this browser. The cookie is out of reach of scripts; the access token lives in this module alone, and is replaced
  * before it ends.
  */
-import { apiBase } from './base.ts'
 import { ApiError, readError } from './errors.ts'
 import { formatJson, jsonOf } from './json.ts'
+import { SESSION_HEADERS, TOKEN_PATH, sendRequest, tabs, takePrepared } from './prepared.ts'
+import type { SentRequest } from './prepared.ts'
 
 export type SessionState =
   | { readonly kind: 'starting' }
@@ -16,7 +17,6 @@ export type SessionState =
 type PageToken = { user_id: string; role: 'user' | 'admin'; access_token: string; expires_in: number }
 
 const PATH = 'console/session'
-const HEADERS = { 'X-Skein-Console': '1' }
 /** A token that ends earlier is replaced before a request. */
 const MIN_LIFETIME_MS = 45_000
 
@@ -26,8 +26,6 @@ let renewing: Promise<string> | undefined
 /** How often this page signed out. */
 let ends = 0
 const listeners = new Set<() => void>()
-/** Tells the other tabs that this browser signed in or out. */
-const tabs = new BroadcastChannel('skein-session')
 
 function become(next: SessionState): void {
   state = next
@@ -40,29 +38,33 @@ export function onSession(listener: () => void): () => void {
   return () => listeners.delete(listener)
 }
 
-function accept(issued: PageToken): string {
-  token = { value: issued.access_token, endsAtMs: performance.now() + issued.expires_in * 1_000 }
+/** `sentMs`: when the token was asked for; it may have waited for this code. */
+function accept(issued: PageToken, sentMs: number): string {
+  token = { value: issued.access_token, endsAtMs: sentMs + issued.expires_in * 1_000 }
   const isSame = state.kind === 'signed-in' && state.userId === issued.user_id && state.role === issued.role
   if (!isSame) become({ kind: 'signed-in', userId: issued.user_id, role: issued.role })
   return issued.access_token
 }
 
-async function request(method: string, path: string, body?: unknown): Promise<Response> {
-  return await fetch(new URL(path, apiBase), {
+const request = (method: string, path: string, body?: unknown): SentRequest =>
+  sendRequest(path, {
     method,
-    headers: { ...HEADERS, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }) },
+    headers: { ...SESSION_HEADERS, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }) },
     ...(body === undefined ? {} : { body: formatJson(body) }),
-  }).catch((error: unknown) => {
+  })
+
+const answerTo = async ({ response }: SentRequest): Promise<Response> =>
+  await response.catch((error: unknown) => {
     throw ApiError.unreachable(error)
   })
-}
 
 async function renew(): Promise<string> {
   const endsBefore = ends
-  const response = await request('POST', `${PATH}/token`)
+  const sent = takePrepared(TOKEN_PATH) ?? request('POST', TOKEN_PATH)
+  const response = await answerTo(sent)
   // The user signed out meanwhile: the answer is of the session that ended.
   if (ends !== endsBefore) throw new ApiError(401, { message: 'the session has ended' }, undefined)
-  if (response.ok) return accept((await jsonOf(response)) as PageToken)
+  if (response.ok) return accept((await jsonOf(response)) as PageToken, sent.sentMs)
   const error = await readError(response)
   if (response.status === 401) {
     token = undefined
@@ -89,18 +91,19 @@ export async function resumeSession(): Promise<void> {
 }
 
 export async function signIn(identity: string, secret: string): Promise<void> {
-  const response = await request('POST', PATH, { identity, secret })
+  const sent = request('POST', PATH, { identity, secret })
+  const response = await answerTo(sent)
   if (!response.ok) {
     const error = await readError(response)
     if (error.status !== 401) throw error
     throw new ApiError(401, { message: 'the username or the password is wrong' }, error.requestId)
   }
-  accept((await jsonOf(response)) as PageToken)
+  accept((await jsonOf(response)) as PageToken, sent.sentMs)
   tabs.postMessage('signed-in')
 }
 
 export async function signOut(): Promise<void> {
-  const response = await request('DELETE', PATH)
+  const response = await answerTo(request('DELETE', PATH))
   if (!response.ok && response.status !== 401) throw await readError(response)
   ends += 1
   token = undefined

@@ -1,7 +1,7 @@
 /** The frame of every screen in a domain: navigation, domain switcher, requests, theme, account. */
 import { useQuery } from '@tanstack/react-query'
 import { Link, Outlet, useLocation, useNavigate } from '@tanstack/react-router'
-import { Suspense, lazy, useEffect, useRef, useState } from 'react'
+import { Suspense, useEffect, useRef, useState } from 'react'
 import { consoleBase } from '../api/base.ts'
 import { query } from '../api/queries.ts'
 import { signOut } from '../api/session.ts'
@@ -11,12 +11,11 @@ import { Icon } from '../design/icon.tsx'
 import { Dialog, Toasts } from '../design/layers.tsx'
 import { paths } from '../paths.ts'
 import { useKeys } from './keyboard.ts'
+import { later } from './later.tsx'
 import { SECTIONS } from './navigation.ts'
 import { OpenAlarms } from './open-alarms.tsx'
-import { Palette } from './palette.tsx'
 import { SessionDialog } from './session-dialog.tsx'
 import { useSession } from './session.ts'
-import { ShortcutsDialog } from './shortcuts.tsx'
 import { reportError } from './states.tsx'
 import { setTheme, useTheme } from './theme.ts'
 import type { Theme } from './theme.ts'
@@ -26,8 +25,10 @@ import { WAITING, isOpen } from './waiting-invitations.ts'
 /** A new invitation is shown after this time on a page that stays open. */
 const INVITATIONS_MS = 60_000
 
-/** The frame is on the first screen, and this is not. */
-const RequestsDrawer = lazy(async () => ({ default: (await import('./requests-drawer.tsx')).RequestsDrawer }))
+// The frame is on the first screen, and these are not.
+const RequestsDrawer = later(async () => (await import('./requests-drawer.tsx')).RequestsDrawer)
+const Palette = later(async () => (await import('./palette.tsx')).Palette)
+const ShortcutsDialog = later(async () => (await import('./shortcuts.tsx')).ShortcutsDialog)
 
 const brandIcon = new URL('../icon.svg', import.meta.url).href
 

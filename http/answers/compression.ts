@@ -25,15 +25,26 @@ type Done = (error: Error | null, payload?: unknown) => void
 export function registerCompression(app: FastifyInstance): void {
   app.addHook('onRoute', (route) => {
     // It runs first: Fastify's own hook of HEAD drops the body, whose length is that of the compressed one.
-    if (isCompressed(route)) route.onSend = [compressOnSend, ...[route.onSend ?? []].flat()]
+    const compress = compressionOf(route)
+    if (compress !== undefined) route.onSend = [compress, ...[route.onSend ?? []].flat()]
   })
 }
 
-/** Whether large responses of the route are compressed on request. */
-function isCompressed(route: RouteOptions): boolean {
+type OnSend = (request: FastifyRequest, reply: FastifyReply, payload: unknown, done: Done) => void
+
+/** What compresses large responses of the route on request; undefined where none is compressed. */
+function compressionOf(route: RouteOptions): OnSend | undefined {
   const response = (route.schema?.response ?? {}) as Record<string, unknown>
   const hasBody = Object.entries(response).some(([status, one]) => status.startsWith('2') && one !== NoBody)
-  return hasBody && !returnsSecret(route)
+  if (!hasBody) return undefined
+  if (!returnsSecret(route)) return compressOnSend
+  const parameter = route.config?.secretsParameter
+  if (parameter === undefined) return undefined
+  return (request, reply, payload, done) => {
+    // The query of a request that failed its validation is a text: its response is sent as it is.
+    const isWithout = (request.query as Record<string, unknown>)[parameter] === false
+    return isWithout ? compressOnSend(request, reply, payload, done) : done(null, payload)
+  }
 }
 
 function compressOnSend(request: FastifyRequest, reply: FastifyReply, payload: unknown, done: Done): void {

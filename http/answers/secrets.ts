@@ -52,6 +52,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** Responses are bytes that contain a secret; otherwise the schema of the response says so. */
     isSecret?: boolean
+    /** The parameter of the query that is `false` in requests for responses without their secrets. */
+    secretsParameter?: string
   }
 }
 

@@ -149,6 +149,34 @@ describe.skipIf(hasNoBrowser)('charts and boards (needs Chromium)', () => {
     expect(await slow.page.locator('.boot').count()).toBe(0)
   })
 
+  test('the readings of a chart are asked for before the console is there, and once', async () => {
+    await using slow = await running.asAdmin()
+    const held = Promise.withResolvers<void>()
+    await slow.page.route(/\/index-[^/]+\.js$/, async (route) => {
+      await held.promise
+      await route.continue()
+    })
+    const asked: string[] = []
+    slow.page.on('request', (request) => void asked.push(new URL(request.url()).pathname))
+    const count = (end: string) => asked.filter((path) => path.endsWith(end)).length
+    await slow.page.goto(`${running.installation.base}/console${channelPath('?range=1d')}`, { waitUntil: 'commit' })
+    await until(() => count('/messages/series') === 1 && count('/messages/latest') === 1, 'the first requests')
+    expect(count('/invitations')).toBe(0)
+    held.resolve()
+    const shown = slow.page.getByRole('region', { name: 'Series of the chart' }).filter({ hasText: 'thermometer 20' })
+    await shown.waitFor()
+    expect([count('/session/token'), count('/messages/series'), count('/messages/latest')]).toEqual([1, 1, 1])
+  })
+
+  test('the typeface comes after the first picture, and begins the next visit', async () => {
+    await using first = await running.asAdmin()
+    const isOwn = () => first.page.evaluate<boolean>("document.documentElement.dataset.font === 'own'")
+    await until(isOwn, 'the typeface')
+    await first.page.reload()
+    await first.page.getByRole('heading', { name: 'Domains' }).waitFor()
+    expect(await isOwn()).toBe(true)
+  })
+
   test('values that are a minute apart are a line in five minutes, and the chart says its step and its records', async () => {
     await visitor.go(channelPath(fixed(300)))
     await card('%RH').getByText('a point is 1 min · 5 records of 1 series').waitFor()

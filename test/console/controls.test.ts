@@ -547,12 +547,14 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     const channel = /\/channels\/([^/]+)/.exec(page.url())?.[1] ?? ''
     await button('Edit').click()
     await dialog().getByLabel('Description').fill('of the boiler')
-    await press('rooms/messages/channel.tsx PATCH /{domain_id}/channels/{channel_id}', () => confirm('Save'))
+    await press('rooms/messages/channel-forms.tsx PATCH /{domain_id}/channels/{channel_id}', () => confirm('Save'))
     await button('Send').click()
-    await press('rooms/messages/channel.tsx POST /m/{domain_id}/c/{channel_id}', () => button('Send', dialog()).click())
+    await press('rooms/messages/channel-forms.tsx POST /m/{domain_id}/c/{channel_id}', () =>
+      button('Send', dialog()).click(),
+    )
     await dialog().getByText('1 message stored').waitFor()
     await dialog().getByLabel('Subtopic').fill('floor1/room2')
-    await press('rooms/messages/channel.tsx POST /m/{domain_id}/c/{channel_id}/{rest}', () =>
+    await press('rooms/messages/channel-forms.tsx POST /m/{domain_id}/c/{channel_id}/{rest}', () =>
       button('Send', dialog()).click(),
     )
     await dialog().getByText('2 messages stored').waitFor()
@@ -570,8 +572,8 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
       .check()
     await press(
       [
-        'rooms/messages/channel.tsx PATCH /{domain_id}/channels/{channel_id}',
-        'rooms/messages/channel.tsx DELETE /{domain_id}/channels/{channel_id}/messages',
+        'rooms/messages/channel-forms.tsx PATCH /{domain_id}/channels/{channel_id}',
+        'rooms/messages/channel-forms.tsx DELETE /{domain_id}/channels/{channel_id}/messages',
       ],
       () => confirm('Save'),
     )
@@ -582,8 +584,8 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     await visitor.go(`/d/${domain}/channels/${channel}/clients`)
     await button('Connect').click()
     await dialog().getByLabel('Client').selectOption({ label: 'pump' })
-    await press('rooms/messages/channel.tsx POST /{domain_id}/channels/connect', () => confirm('Connect'))
-    await press('rooms/messages/channel.tsx POST /{domain_id}/channels/disconnect', () =>
+    await press('rooms/messages/channel-tabs.tsx POST /{domain_id}/channels/connect', () => confirm('Connect'))
+    await press('rooms/messages/channel-tabs.tsx POST /{domain_id}/channels/disconnect', () =>
       button('Disconnect pump').click(),
     )
     await menu('Delete')

@@ -36,6 +36,19 @@ beforeAll(async () => {
       app.get('/secret', { config, schema: { response: responses({ 200: Tokens }) } }, () => ({
         list: [{ token: LARGE }],
       }))
+      app.get(
+        '/secrets',
+        {
+          config: { ...config, secretsParameter: 'secrets' },
+          schema: {
+            querystring: Type.Object({ secrets: Type.Optional(Type.Boolean()) }),
+            response: responses({ 200: Tokens }),
+          },
+        },
+        ({ query }) => ({
+          list: [{ token: LARGE }, { token: (query as { secrets?: boolean }).secrets === false ? '' : LARGE }],
+        }),
+      )
       app.get('/nothing', { config, schema: { response: responses({ 202: NoBody }) } }, (_request, reply) => {
         void reply.code(202).send()
       })
@@ -89,12 +102,14 @@ test('an answer that could be compressed says so to caches', async () => {
 })
 
 test('answers without a body, and those with secrets, pay for no hook', () => {
-  expect([...hooked].toSorted()).toEqual(['/bytes', '/part', '/stream/:subtype', '/text/:length'])
+  expect([...hooked].toSorted()).toEqual(['/bytes', '/part', '/secrets', '/stream/:subtype', '/text/:length'])
 })
 
 test.each([
   ['a small answer', '/text/500'],
   ['an answer with a secret', '/secret'],
+  ['an answer with secrets that could be left out', '/secrets'],
+  ['an answer whose secrets are asked for', '/secrets?secrets=true'],
   ['an answer without a body', '/nothing'],
   ['bytes that are compressed or checked', '/bytes'],
   ['a part of an answer', '/part'],
@@ -102,6 +117,12 @@ test.each([
   const { headers, bytes } = await ask(url, 'br, gzip')
   expect([headers['content-encoding'], headers['vary']]).toEqual([undefined, 'Origin'])
   expect(bytes).toEqual((await ask(url)).bytes)
+})
+
+test('an answer without the secrets of its route is compressed, and not stored by caches', async () => {
+  const { headers } = await ask('/secrets?secrets=false', 'gzip')
+  expect([headers['content-encoding'], headers['vary']]).toEqual(['gzip', 'Origin, Accept-Encoding'])
+  expect(headers['cache-control']).toBe('no-store')
 })
 
 test('an answer with a secret is not stored by caches, nor is its refusal', async () => {

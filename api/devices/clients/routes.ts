@@ -106,7 +106,7 @@ function addCollectionRoutes(
   app.get(
     base,
     {
-      config: { action: 'client_read' },
+      config: { action: 'client_read', secretsParameter: 'secrets' },
       schema: {
         tags,
         summary: 'List clients',

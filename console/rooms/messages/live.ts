@@ -40,6 +40,9 @@ export type Live = {
   pause: (isPaused: boolean) => void
 }
 
+/** `cannotSend`: why the user cannot send to the channel. */
+export type Sending = { cannotSend: string | undefined; onSend: () => void }
+
 export function useLive(domain: string, channel: string): Live {
   const [state, setState] = useState<StreamState>('connecting')
   const [error, setError] = useState<ApiError>()

@@ -44,7 +44,7 @@ function OpenBoard({ domain, stored }: { domain: string; stored: StoredBoard }) 
   const [draft, setDraft] = useState<Board>()
   const [edited, setEdited] = useState<Tile | 'new'>()
   const board = draft ?? saved
-  const range = useRange(0, saved.range)
+  const range = useRange(0, { byDefault: saved.range })
   const wall = useRef<HTMLDivElement>(null)
   const [save, isSaving] = useAction('The board was not saved', async (next: Board) => {
     await changeBoard(domain, stored.id, { board: next })

@@ -1,21 +1,21 @@
 /** A chart of series of one unit: the plot, what its points are, the figures of its series, and its values as a table and as CSV. */
-import { Suspense, lazy, memo, useCallback, useMemo, useState } from 'react'
+import { Suspense, memo, useCallback, useMemo, useState } from 'react'
 import type { ReactNode } from 'react'
 import './charts.css'
 import { Button } from '../../../design/controls.tsx'
 import { Card, Empty, Skeleton, counted, formatCount, formatValue } from '../../../design/display.tsx'
 import { saveFile } from '../../../shell/files.ts'
+import { later } from '../../../shell/later.tsx'
 import { useIsDark } from '../../../shell/theme.ts'
 import { csvOfLines, filledSlots, stepsText, timesOf, valueAt } from './lines.ts'
 import type { Line } from './lines.ts'
 import { timeText } from './range-bar.tsx'
 import type { Grid, Range } from './ranges.ts'
 
-const loadPlot = async () => ({ default: (await import('../../../charts/plot.tsx')).Plot })
-const Plot = lazy(loadPlot)
+const Plot = later(async () => (await import('../../../charts/plot.tsx')).Plot)
 
-/** Loads the plot while its data is on the way. A failure is shown where the plot is. */
-export const preparePlot = () => void loadPlot().catch(() => undefined)
+/** Loads the plot while its data is on the way. */
+export const preparePlot = () => Plot.prepare()
 
 const seriesText = (count: number) => `${formatCount(count)} series`
 

@@ -8,6 +8,7 @@ import { useClientNames } from '../../../shell/names.tsx'
 import { ErrorState, QueryView } from '../../../shell/states.tsx'
 import { useView } from '../../../shell/url.ts'
 import { PinButton } from '../boards/pin.tsx'
+import { FIRST_VALUES, LATEST, preparedEnd } from './first-readings.ts'
 import { Chart, WaitingChart, preparePlot } from './chart.tsx'
 import { linesOf } from './lines.ts'
 import type { Line } from './lines.ts'
@@ -21,7 +22,6 @@ import { parseChoice } from './series.ts'
 import type { Series } from './series.ts'
 import { READINGS, useRange } from './use-range.ts'
 
-const FIRST_VALUES = 100
 const MAX_VALUES = 1_000
 const NEWEST_MS = 15_000
 
@@ -69,14 +69,14 @@ export function ChannelData({
   onSend: () => void
 }) {
   const place = useMemo(() => ({ domain_id: domain, channel_id: channel }), [domain, channel])
-  const range = useRange(received)
+  const range = useRange(received, { endOf: (seconds) => preparedEnd({ domain, id: channel }, seconds) })
   const [choice, setChoice] = useView('series')
   const [shownValues, setShownValues] = useView('values', String(FIRST_VALUES))
   const chosen = useMemo(() => parseChoice(choice), [choice])
   const readings = useReadings(place, chosen, range)
   const lines = useLines(domain, readings.data, chosen)
   const latest = useQuery({
-    ...query('GET /{domain_id}/channels/{channel_id}/messages/latest', {
+    ...query(LATEST, {
       params: place,
       query: { limit: Math.min(Number(shownValues) || FIRST_VALUES, MAX_VALUES) },
     }),

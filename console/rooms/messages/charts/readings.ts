@@ -2,7 +2,8 @@
 import { call } from '../../../api/call.ts'
 import type { Answer } from '../../../api/call.ts'
 import type { Slots } from '../../../charts/points.ts'
-import { gridOf, intervalOf, nearestOf } from './ranges.ts'
+import { DEFAULT_SERIES, SERIES, seriesQuery } from './first-readings.ts'
+import { gridOf, nearestOf } from './ranges.ts'
 import type { Grid, Range } from './ranges.ts'
 import { MAX_CHOSEN, filterOf, seriesOf } from './series.ts'
 import type { Series } from './series.ts'
@@ -12,12 +13,10 @@ export type Reading = { readonly series: Series; readonly records: number; reado
 /** `total`: the series with numeric values in the range, shown or not. */
 export type Readings = { readonly grid: Grid; readonly total: number; readonly readings: readonly Reading[] }
 
-/** The number of series that are shown without a choice: as many as lines can be told apart. */
-export const DEFAULT_SERIES = 24
 /** Pages of series that a choice is looked for in: further ones have other series of the same names and devices. */
 const MAX_PAGES = 10
 
-type Page = Answer<'GET /{domain_id}/channels/{channel_id}/messages/series'>
+type Page = Answer<typeof SERIES>
 
 /**
  * The chosen series, or the first ones of the channel that have values in the range: one request for up to 100 series. A chosen series
@@ -31,16 +30,9 @@ export async function fetchReadings(
 ): Promise<Readings> {
   const grid = gridOf(range)
   const ask = async (filter: ReturnType<typeof filterOf>, limit: number, offset = 0) =>
-    await call('GET /{domain_id}/channels/{channel_id}/messages/series', {
+    await call(SERIES, {
       params: place,
-      query: {
-        ...filter,
-        from: grid.start,
-        to: grid.start + grid.count * grid.step,
-        interval: intervalOf(grid.step),
-        limit,
-        offset,
-      },
+      query: { ...filter, ...seriesQuery(grid, limit, offset) },
       signal,
     })
   if (chosen === undefined) {

@@ -1,7 +1,7 @@
 /** The range of a page of charts, in its address: what changes it can be undone by Back. */
 import { useIsFetching } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
-import { useCallback, useEffect, useMemo, useState } from 'react'
+import { useCallback, useEffect, useMemo, useRef, useState } from 'react'
 import { DEFAULT_RANGE, RANGES, parseRange, shifted, stepOf, zoomed } from './ranges.ts'
 import type { Range } from './ranges.ts'
 
@@ -29,14 +29,21 @@ export type PageRange = Range & {
   setUtc(isUtc: boolean): void
 }
 
+type Options = {
+  /** The length of a page that does not say it. */
+  byDefault?: string
+  /** The end of a range of a length whose readings are on the way already. */
+  endOf?: (seconds: number) => number | undefined
+}
+
 /** `received`: messages that arrived; a range that ends now moves on with them. */
-export function useRange(received: number, byDefault = DEFAULT_RANGE): PageRange {
+export function useRange(received: number, { byDefault = DEFAULT_RANGE, endOf }: Options = {}): PageRange {
   const search: Search = useSearch({ strict: false })
   const navigate = useNavigate()
   const fixed = useMemo(() => parseRange(search['from'], search['to']), [search['from'], search['to']])
   const quick = RANGES[search['range'] ?? ''] === undefined ? byDefault : (search['range'] ?? byDefault)
   const length = RANGES[quick] ?? 3_600
-  const end = useEnd(received, fixed === undefined ? stepOf(length) : Infinity)
+  const end = useEnd(received, fixed === undefined ? stepOf(length) : Infinity, () => endOf?.(length))
   const { from, to } = fixed ?? { from: end - length, to: end }
   const isUtc = search['zone'] === 'utc'
   const set = useCallback(
@@ -67,8 +74,9 @@ export function useRange(received: number, byDefault = DEFAULT_RANGE): PageRange
 }
 
 /** The end of a range that ends now: moves on when messages arrived, and every 15 s without. */
-function useEnd(received: number, stepSeconds: number): number {
-  const [end, setEnd] = useState(() => Date.now() / 1_000)
+function useEnd(received: number, stepSeconds: number, first: () => number | undefined): number {
+  const [end, setEnd] = useState(() => first() ?? Date.now() / 1_000)
+  const isFirst = useRef(true)
   // A slow answer is awaited: the next question would cancel it.
   const isAsking = useIsFetching({ queryKey: [READINGS] }) > 0
   const redrawMs = Math.min(Math.max(stepSeconds * REDRAW_MS_PER_STEP_SECOND, REDRAW_MS), MAX_REDRAW_MS)
@@ -81,9 +89,11 @@ function useEnd(received: number, stepSeconds: number): number {
   }, [received, isAsking, redrawMs, isLive, end])
   useEffect(() => {
     if (!isLive) return
-    setEnd(Date.now() / 1_000)
+    // The first range is as new as it can be, and its readings are on the way.
+    if (!isFirst.current) setEnd(Date.now() / 1_000)
     const timer = setInterval(() => setEnd(Date.now() / 1_000), MAX_REDRAW_MS)
     return () => clearInterval(timer)
   }, [isLive])
+  useEffect(() => void (isFirst.current = false), [])
   return end
 }
