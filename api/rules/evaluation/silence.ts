@@ -64,6 +64,10 @@ export class SilenceWatch {
   #isSuspected = false
   /** It was looked at, and what was found is taken for true until then. */
   #sureUntilMs = -Infinity
+  /** States that end, because nobody is watched any more. */
+  readonly #ending = new Set<string>()
+  /** What was found and did not fit into its step. */
+  #left: Silence[] = []
 
   constructor(rule: CompiledRule, domainKey: number, clock: Pick<SilenceClock, 'nowMs'>) {
     if (rule.silence === undefined) throw new Error('the rule is not about silence')
@@ -80,14 +84,23 @@ export class SilenceWatch {
   /** Who was found silent is so until it is heard. An alarm that was cleared by hand is raised again after the whole time. */
   restore(ids: ReadonlySet<string>): void {
     const silent = new Set(ids)
+    // These are not stored yet, and those are no more.
+    for (const one of this.#left) silent.add(one.kind === 'outage' ? OUTAGE : one.id)
+    for (const id of this.#ending) silent.delete(id)
     const isOutage = silent.delete(OUTAGE)
     this.#timers.restore({ silent, isOutage }, this.#clock.nowMs)
   }
 
-  /** Whether a client of the rule is due. */
+  /** Whether a client of the rule is due, or something was left. */
   get isDue(): boolean {
+    if (this.isHolding) return true
     const dueMs = this.#timers.dueMs()
     return dueMs !== undefined && dueMs <= this.#judgedMs
+  }
+
+  /** Whether something is left that did not fit into its step. */
+  get isHolding(): boolean {
+    return this.#ending.size > 0 || this.#left.length > 0
   }
 
   /** Whether it is time to look at which clients there are. */
@@ -105,8 +118,8 @@ export class SilenceWatch {
     return [...(this.#timers.isSilent(id) ? [id] : []), ...(this.#timers.isOutage ? [OUTAGE] : [])]
   }
 
-  /** Reads some of the clients. Returns the states that end, because nobody is watched any more; true: there are more. */
-  async refresh(db: Queryable): Promise<{ ended: string[]; hasMore: boolean }> {
+  /** Reads some of the clients. True: there are more. */
+  async refresh(db: Queryable): Promise<boolean> {
     this.#found ??= new Set()
     const rows = await listWatched(db, this.#domainKey, this.rule.filter, { after: this.#after, limit: PAGE })
     const last = rows.at(-1)
@@ -116,17 +129,26 @@ export class SilenceWatch {
     }
     if (last !== undefined && rows.length === PAGE) {
       this.#after = last
-      return { ended: [], hasMore: true }
+      return true
     }
-    const ended = this.#forget([...this.#timers.ids()].filter((id) => this.#found?.has(id) === false))
-    if (this.#timers.complete()) ended.push(this.#endOutage())
+    this.#forget([...this.#timers.ids()].filter((id) => this.#found?.has(id) === false))
+    if (this.#timers.complete()) this.#ending.add(this.#endOutage())
     this.#found = undefined
     this.#after = undefined
     this.#isFirst = false
     if (this.#isSuspected) this.#sureUntilMs = this.#clock.nowMs + SURE_MS
     this.#isSuspected = false
     this.#nextMs = this.#clock.nowMs + REFRESH_MS
-    return { ended, hasMore: false }
+    return false
+  }
+
+  /** Some of the states that end. They stay until they have `ended`. */
+  ending(limit: number): string[] {
+    return [...this.#ending.keys().take(limit)]
+  }
+
+  ended(ids: readonly string[]): void {
+    for (const id of ids) this.#ending.delete(id)
   }
 
   /** Returns the states that the message ends. */
@@ -135,19 +157,27 @@ export class SilenceWatch {
     return was === 'nothing' ? [] : [was === 'client' ? id : this.#endOutage()]
   }
 
-  /** Who fell silent, of those that are still watched. An outage is found when all clients were read again. */
-  async judge(db: Queryable, limit: number): Promise<{ found: Silence[]; ended: string[] }> {
-    if (this.#isSuspected) return { found: [], ended: [] }
-    const found = this.#timers.judge(this.#judgedMs, limit, this.#clock.nowMs <= this.#sureUntilMs)
-    if (this.#timers.suspectsOutage) this.#suspect()
+  /**
+   * Who fell silent, of those that are still watched, first those that were left. An outage is found when all clients were read again. Nothing is found
+   * while states end.
+   */
+  async judge(db: Queryable, limit: number): Promise<Silence[]> {
+    if (this.#ending.size > 0) return []
+    const left = this.#left.splice(0, limit).filter((one) => this.#isSilent(one))
+    const found = left.length > 0 || this.#left.length > 0 ? left : this.#findSilent(limit)
     const ids = found.flatMap((one) => (one.kind === 'client' ? [one.id] : []))
-    if (ids.length === 0) return { found, ended: [] }
+    if (ids.length === 0) return found
     const rows = await listWatched(db, this.#domainKey, this.rule.filter, { among: ids, limit })
     const watched = new Set(rows.map(({ id }) => id))
-    const gone = ids.filter((id) => !watched.has(id))
     // Nothing was raised for them yet.
-    const ended = this.#forget(gone).filter((id) => id === OUTAGE)
-    return { found: found.filter((one) => one.kind === 'outage' || watched.has(one.id)), ended }
+    for (const id of ids)
+      if (!watched.has(id) && this.#timers.forget(id) === 'outage') this.#ending.add(this.#endOutage())
+    return found.filter((one) => one.kind === 'outage' || watched.has(one.id))
+  }
+
+  /** What was found and is not stored is found again, unless a message comes before. */
+  putBack(found: readonly Silence[]): void {
+    this.#left = [...found, ...this.#left]
   }
 
   /** When it was on the clock, as the time of the day. */
@@ -159,6 +189,17 @@ export class SilenceWatch {
     return this.#clock.nowMs - LATE_MS
   }
 
+  #isSilent(one: Silence): boolean {
+    return one.kind === 'outage' ? this.#timers.isOutage : this.#timers.isSilent(one.id)
+  }
+
+  #findSilent(limit: number): Silence[] {
+    if (this.#isSuspected) return []
+    const found = this.#timers.judge(this.#judgedMs, limit, this.#clock.nowMs <= this.#sureUntilMs)
+    if (this.#timers.suspectsOutage) this.#suspect()
+    return found
+  }
+
   /** What a running look found may be from before. */
   #suspect(): void {
     this.#isSuspected = true
@@ -167,11 +208,11 @@ export class SilenceWatch {
     this.#after = undefined
   }
 
-  #forget(ids: readonly string[]): string[] {
-    return ids.flatMap((id) => {
+  #forget(ids: readonly string[]): void {
+    for (const id of ids) {
       const was = this.#timers.forget(id)
-      return was === 'nothing' ? [] : [was === 'client' ? id : this.#endOutage()]
-    })
+      if (was !== 'nothing') this.#ending.add(was === 'client' ? id : this.#endOutage())
+    }
   }
 
   #endOutage(): string {

@@ -11,7 +11,7 @@ import type { LiveMessage } from '#api/messages/index.ts'
 import { BoundedCache } from '#core/bounded-cache.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { formatTime, monotonicMs } from '#core/time.ts'
-import { createTurns, inTurns } from '#core/turns.ts'
+import { inTurns } from '#core/turns.ts'
 import { compileRule } from '../compile.ts'
 import type { CompiledRule } from '../compile.ts'
 import type { Contacts } from '../contacts.ts'
@@ -33,7 +33,6 @@ import {
   listBehind,
   listChannels,
   listChannelsByKey,
-  listClientsById,
   pauseRule,
   readDue,
   readStates,
@@ -43,21 +42,13 @@ import {
   takeDomain,
 } from './repository.ts'
 import type { ChannelRow, StateRow, StepDomain } from './repository.ts'
+import { MAX_ASKED, judgeSilence } from './judging.ts'
+import type { Watched } from './judging.ts'
 import { clientsOf, meetingsOf, readMessages, reasonOfDropped } from './meetings.ts'
 import type { Meeting, Read } from './meetings.ts'
 import { keyOf, seriesOfClient } from './samples.ts'
 import type { Sample, Series } from './samples.ts'
-import {
-  LATE_MS,
-  MAX_WATCHED,
-  OUTAGE,
-  SilenceClock,
-  SilenceWatch,
-  TOO_MANY_CLIENTS,
-  fall,
-  hear,
-  restoreAll,
-} from './silence.ts'
+import { LATE_MS, MAX_WATCHED, SilenceClock, SilenceWatch, TOO_MANY_CLIENTS, hear, restoreAll } from './silence.ts'
 import { Spending } from './spending.ts'
 import { StepTurns } from './step-turns.ts'
 import { stepStates } from './state/step.ts'
@@ -68,10 +59,8 @@ import { judgeWindows } from './window-budget.ts'
 import { DomainWindows } from './windows.ts'
 import type { Loaded } from './windows.ts'
 
-/** States that time changes, and clients that fell silent, of one step. */
+/** States that time changes, of one step. */
 const MAX_DUE = 1_000
-/** Rules about silence for which one step asks which clients there are, or who is silent. */
-const MAX_ASKED = 50
 /** Messages that arrived before the time is due are settled after it. */
 const SETTLE_MS = 500
 /** Batches of other channels that are passed without storing it. */
@@ -411,10 +400,10 @@ export class RuleSteps {
     const due = await dueOfStep(tx, rules, { isEnd: read.isEnd, nowMs })
     // A rule that is behind does not know yet who was heard meanwhile.
     const watches = given.before === undefined && read.isEnd ? watchesOf(shared.known, rules) : []
-    const refreshed = await this.#refresh(tx, shared, watches)
+    const isReading = await this.#refresh(tx, shared, watches)
     const falling = watches.flatMap(([{ key }, { isDue }]) => (isDue ? [key] : []))
-    if (read.messages.length + due.length + refreshed.ended.length + falling.length === 0)
-      return { ...NOTHING, hasMore: refreshed.hasMore, hasChanged: false, paused: new Set<number>(), reached: read }
+    if (read.messages.length + due.length + falling.length === 0)
+      return { ...NOTHING, hasMore: isReading, hasChanged: false, paused: new Set<number>(), reached: read }
     const clients = await clientsOf(tx, domain.domainKey, rules, { messages: read.messages, due })
     const met = await meetingsOf(read.messages, given.index, clients)
     const loaded = await windows?.load(tx, met.meetings, given.before ?? domain.place)
@@ -430,15 +419,13 @@ export class RuleSteps {
       new Map(rules.map((rule) => [rule.key, rule])),
     )
     const evaluation = new Evaluation((caused) => collected.take(caused))
-    const { ended } = refreshed
     const { watches: all } = shared.known
-    await giveStates(tx, evaluation, rules, { meetings, due, ended, watches: all })
-    for (const { rule, id } of ended) evaluation.rise(rule, seriesOfClient(id), { atMs: Date.now(), cause: '' })
+    await giveStates(tx, evaluation, rules, { meetings, due, watches: all })
     if (windows !== undefined) await this.#limitWindows(tx, { windows, loaded, meetings, paused })
     const stoppedAt =
       (await this.#meetAll(tx, { evaluation, collected, meetings, windows, paused, watches: all })) ?? left
     const judged = { domain, watches: stoppedAt === undefined ? watches : [], paused, clients: silentClients }
-    const hasMoreSilent = (await judgeSilence(tx, evaluation, judged)) || refreshed.hasMore
+    const hasMoreSilent = await judgeSilence(tx, { evaluation, collected }, judged)
     // What is due is settled when no message before it is left.
     const turns = new StepTurns(tx, collected)
     const isDueLeft = stoppedAt === undefined && (await passDue(evaluation, turns, { due, paused, channels, nowMs }))
@@ -452,7 +439,7 @@ export class RuleSteps {
     return {
       ...NOTHING,
       ...outcome,
-      hasMore: isDueLeft || due.length >= MAX_DUE || paused.size > 0 || hasMoreSilent,
+      hasMore: isDueLeft || due.length >= MAX_DUE || paused.size > 0 || hasMoreSilent || isReading,
       hasChanged: true,
       paused: new Set(paused.keys()),
       reached: stoppedAt === undefined ? read : reachedBefore(stoppedAt),
@@ -600,26 +587,19 @@ export class RuleSteps {
     return paused
   }
 
-  /** Looks at which clients there are, one page for each rule. */
-  async #refresh(
-    tx: Transaction,
-    { domain, known }: Shared,
-    watches: readonly (readonly [CompiledRule, SilenceWatch])[],
-  ): Promise<{ ended: { rule: CompiledRule; id: string }[]; hasMore: boolean }> {
-    const found: { rule: CompiledRule; id: string }[] = []
+  /** Looks at which clients there are, one page for each rule. True: there are more. */
+  async #refresh(tx: Transaction, { domain, known }: Shared, watches: readonly Watched[]): Promise<boolean> {
     const stale = watches.filter(([, { isStale }]) => isStale)
     let hasMore = stale.length > MAX_ASKED
     for (const [rule, watch] of stale.slice(0, MAX_ASKED)) {
-      const refreshed = await watch.refresh(tx)
-      for (const id of refreshed.ended) found.push({ rule, id })
-      hasMore ||= refreshed.hasMore
+      if (await watch.refresh(tx)) hasMore = true
       const total = known.watches.values().reduce((sum, { size }) => sum + size, 0)
       if (total <= MAX_WATCHED) continue
       await pauseRule(tx, rule.key, { place: domain.place, kind: 'costly', reason: TOO_MANY_CLIENTS })
       await noteChange(tx, domain.domainKey)
       break
     }
-    return { ended: found, hasMore }
+    return hasMore
   }
 
   async #pauseLooping(tx: Transaction, rule: CompiledRule, sample: Sample): Promise<void> {
@@ -706,8 +686,6 @@ async function passDue(
   })
 }
 
-type Watched = readonly [CompiledRule, SilenceWatch]
-
 const watchesOf = ({ watches }: Domain, rules: readonly CompiledRule[]): Watched[] =>
   watches.size === 0
     ? []
@@ -718,55 +696,6 @@ const watchesOf = ({ watches }: Domain, rules: readonly CompiledRule[]): Watched
 
 const isOfChannel = ({ series }: { series: Series }): boolean => series.channelKey !== 0
 
-/** What the rules do about clients that fell silent. True: there are more. */
-async function judgeSilence(
-  tx: Transaction,
-  evaluation: Evaluation,
-  {
-    domain,
-    watches,
-    paused,
-    clients,
-  }: {
-    domain: StepDomain
-    watches: readonly Watched[]
-    paused: ReadonlyMap<number, Place>
-    /** Gets those that fell silent. */
-    clients: Map<string, RuleClient>
-  },
-): Promise<boolean> {
-  let [rules, silent] = [0, 0]
-  let isAnyStale = false
-  for (const [rule, watch] of watches) {
-    if (!watch.isDue || paused.has(rule.key)) continue
-    if (rules >= MAX_ASKED || silent >= MAX_DUE) return true
-    const { found, ended } = await watch.judge(tx, MAX_DUE - silent)
-    // An outage is suspected: who is still watched is read by the next step.
-    isAnyStale ||= watch.isStale
-    // A rule that waits for the end of its minute asks nothing.
-    if (found.length > 0) rules++
-    silent += found.length
-    const ids = found.flatMap((one) => (one.kind === 'client' ? [one.id] : []))
-    for (const row of await listClientsById(tx, domain.domainKey, ids))
-      clients.set(row.id, new RuleClient(row.id, row.name, row.tags, row.metadata))
-    const series = [...ended, ...found.map((one) => (one.kind === 'client' ? one.id : OUTAGE))].map(seriesOfClient)
-    const lacking = series.filter((one) => !evaluation.has(rule, one))
-    for (const row of await readStates(
-      tx,
-      lacking.map((one) => ({ ruleKey: rule.key, series: one })),
-    ))
-      evaluation.give(rule, row.series, row)
-    const atMs = Date.now()
-    for (const id of ended) evaluation.rise(rule, seriesOfClient(id), { atMs, cause: '' })
-    const turns = createTurns()
-    for (const one of found) {
-      if (turns.isOver) await turns.next()
-      fall(evaluation, rule, one, { atMs, sinceMs: watch.timeOf(one.sinceMs) })
-    }
-  }
-  return isAnyStale || silent >= MAX_DUE
-}
-
 async function giveStates(
   tx: Transaction,
   evaluation: Evaluation,
@@ -774,12 +703,10 @@ async function giveStates(
   {
     meetings,
     due,
-    ended,
     watches,
   }: {
     meetings: readonly Meeting[]
     due: readonly StateRow[]
-    ended: readonly { rule: CompiledRule; id: string }[]
     watches: ReadonlyMap<number, SilenceWatch>
   },
 ): Promise<void> {
@@ -795,7 +722,6 @@ async function giveStates(
           ofRules.get(key)?.set(keyOf(own), own)
         }
   })
-  for (const { rule, id } of ended) ofRules.get(rule.key)?.set(keyOf(seriesOfClient(id)), seriesOfClient(id))
   const wanted = [...ofRules].flatMap(([ruleKey, all]) => [...all.values()].map((series) => ({ ruleKey, series })))
   const byKey = new Map(rules.map((rule) => [rule.key, rule]))
   for (const row of [...due, ...(await readStates(tx, wanted))]) {
