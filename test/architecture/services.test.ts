@@ -31,7 +31,7 @@ const isFunction = (node: { type: string } | null | undefined): node is Function
 const CALLER = /\bcaller\b|UserPrincipal|TaskCaller/
 
 const takesCaller = ({ params }: FunctionLike, text: string): boolean =>
-  params.some((param: FormalParameter) =>
+  params.some((param: { start: number; end: number }) =>
     /^caller\b|:\s*(UserPrincipal|TaskCaller)\b/.test(text.slice(param.start, param.end)),
   )
 
