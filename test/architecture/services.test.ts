@@ -5,7 +5,6 @@
 import { Visitor, parseSync } from 'oxc-parser'
 import type {
   Expression,
-  FormalParameter,
   Function as FunctionNode,
   ArrowFunctionExpression,
   Program,
