@@ -56,6 +56,22 @@ test('of starts of one task that take long, a bounded number is under way, and t
   await starts.ended()
 })
 
+test('a start that takes long and fails unexpectedly ends nothing, and holds its task no longer', async () => {
+  const { starts, settled, released } = startsOf()
+  const failing = Promise.withResolvers<CommandFate>()
+  const command = { commandKey: 1, domainKey: 1, taskKey: 7 }
+  expect(await starts.run(command, () => failing.promise)).toEqual({ to: 'again', afterSeconds: 30 })
+  expect(await starts.run({ ...command, commandKey: 2 }, () => failing.promise)).toEqual({
+    to: 'again',
+    afterSeconds: 30,
+  })
+  failing.reject(new Error('unexpected'))
+  await starts.ended()
+  expect([settled, released]).toEqual([[], [2]])
+  expect(await starts.run(command, () => Promise.resolve(STARTED))).toEqual(STARTED)
+  await expect(starts.run(command, () => Promise.reject(new Error('at once')))).rejects.toThrow('at once')
+})
+
 test('one domain has a bounded number of starts, and others have theirs', async () => {
   const { starts, begun, run } = startsOf()
   await Promise.all(countOf(100, (index) => run(index)))
