@@ -38,7 +38,7 @@ test('of starts of one task that take long, a bounded number is under way, and t
   expect(begun).toHaveLength(16)
   // Another task of the domain is started meanwhile.
   const other = run(8)
-  await expect.poll(() => begun.map(({ taskKey }) => taskKey)).toContain(8)
+  await expect.poll(() => begun.map(({ taskKey }) => taskKey), { timeout: 30_000 }).toContain(8)
   expect([settled, released]).toEqual([[], []])
   for (const { end } of begun) end()
   await other
@@ -50,7 +50,7 @@ test('of starts of one task that take long, a bounded number is under way, and t
   expect(new Set(released).size).toBe(1_000)
   // It is started again.
   const next = run(7)
-  await expect.poll(() => begun.length).toBe(18)
+  await expect.poll(() => begun.length, { timeout: 30_000 }).toBe(18)
   begun.at(-1)?.end()
   await next
   await starts.ended()
@@ -77,7 +77,7 @@ test('one domain has a bounded number of starts, and others have theirs', async 
   await Promise.all(countOf(100, (index) => run(index)))
   expect(begun).toHaveLength(64)
   const other = run(1_000, 2)
-  await expect.poll(() => begun.length).toBe(65)
+  await expect.poll(() => begun.length, { timeout: 30_000 }).toBe(65)
   for (const { end } of begun) end()
   await other
   await starts.ended()
