@@ -4,7 +4,7 @@ import { createLogger } from '#core/logging/index.ts'
 import { RunEndings } from '../writer/endings.ts'
 import { startEndPolling } from './end-polling.ts'
 
-test('a poll waits for the one before', async () => {
+test('a poll waits for the one before', { timeout: 60_000 }, async () => {
   const endings = new RunEndings()
   endings.on(1, () => undefined)
   const polls: (() => void)[] = []
@@ -23,7 +23,7 @@ test('a poll waits for the one before', async () => {
   polling.stop()
 })
 
-test('who needs the end alone reads no results, with one statement for all of them', async () => {
+test('who needs the end alone reads no results, with one statement for all of them', { timeout: 60_000 }, async () => {
   const endings = new RunEndings()
   const ended = new Set<number>()
   for (let runKey = 1; runKey <= 1000; runKey++) endings.onEnd(runKey, () => void ended.add(runKey))
