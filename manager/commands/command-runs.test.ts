@@ -171,18 +171,22 @@ test('a start that is refused rejects its command', async () => {
   expect([statuses, reasons]).toEqual([['rejected'], ['the quota is reached']])
 })
 
-test('a start that takes long holds no command of another task of its domain, and is written when it has ended', async () => {
-  const slow = Promise.withResolvers<never>()
-  const startFor = ({ taskId }: { taskId: string }) =>
-    taskId === 'slow' ? slow.promise : Promise.reject(new ServiceError('quota_exceeded', 'the quota is reached'))
-  let first: unknown
-  const { ended } = await look([{ taskId: 'slow', taskKey: 2 }, {}], { runs: { startFor } }, (known) => {
-    first = known()
-    slow.reject(new ServiceError('unprocessable', 'the module does not exist'))
-  })
-  expect(first).toEqual([[[2], ['the quota is reached']]])
-  expect(ended).toEqual([
-    [[2], ['the quota is reached']],
-    [[1], ['the module does not exist']],
-  ])
-})
+test(
+  'a start that takes long holds no command of another task of its domain, and is written when it has ended',
+  { timeout: 60_000 },
+  async () => {
+    const slow = Promise.withResolvers<never>()
+    const startFor = ({ taskId }: { taskId: string }) =>
+      taskId === 'slow' ? slow.promise : Promise.reject(new ServiceError('quota_exceeded', 'the quota is reached'))
+    let first: unknown
+    const { ended } = await look([{ taskId: 'slow', taskKey: 2 }, {}], { runs: { startFor } }, (known) => {
+      first = known()
+      slow.reject(new ServiceError('unprocessable', 'the module does not exist'))
+    })
+    expect(first).toEqual([[[2], ['the quota is reached']]])
+    expect(ended).toEqual([
+      [[2], ['the quota is reached']],
+      [[1], ['the module does not exist']],
+    ])
+  },
+)

@@ -57,7 +57,7 @@ export class CommandStarts {
     this.#deps = deps
   }
 
-  /** Resolves with what becomes of the command, within about a second. `start` must not reject. */
+  /** Resolves with what becomes of the command, within some 1.5 s. Rejects with the error of a start that does not take long. */
   async run(command: StartedCommand, start: () => Promise<CommandFate>): Promise<CommandFate> {
     if (this.#slow.has(command.taskKey)) return this.#hold(command)
     const leave = await this.#enter(command)
@@ -105,7 +105,11 @@ export class CommandStarts {
     const slow = this.#slow.getOrInsertComputed(taskKey, () => ({ starts: 0, held: new Set<number>() }))
     slow.starts += 1
     const end = fate
-      .then((known) => this.#deps.settle(commandKey, known))
+      .then(
+        (known) => this.#deps.settle(commandKey, known),
+        // It is looked at again later.
+        () => undefined,
+      )
       .finally(() => {
         this.#underWay.delete(end)
         slow.starts -= 1

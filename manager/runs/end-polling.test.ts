@@ -4,7 +4,7 @@ import { createLogger } from '#core/logging/index.ts'
 import { RunEndings } from '../writer/endings.ts'
 import { startEndPolling } from './end-polling.ts'
 
-test('a poll waits for the one before', async () => {
+test('a poll waits for the one before', { timeout: 60_000 }, async () => {
   const endings = new RunEndings()
   endings.on(1, () => undefined)
   const polls: (() => void)[] = []
@@ -15,15 +15,15 @@ test('a poll waits for the one before', async () => {
     logger: createLogger({ name: 'test', level: 'silent' }),
     intervalMs: 1,
   })
-  await expect.poll(() => polls.length).toBe(1)
+  await expect.poll(() => polls.length, { timeout: 30_000 }).toBe(1)
   await new Promise((resolve) => setTimeout(resolve, 30))
   expect(polls).toHaveLength(1)
   polls[0]?.()
-  await expect.poll(() => polls.length).toBe(2)
+  await expect.poll(() => polls.length, { timeout: 30_000 }).toBe(2)
   polling.stop()
 })
 
-test('who needs the end alone reads no results, with one statement for all of them', async () => {
+test('who needs the end alone reads no results, with one statement for all of them', { timeout: 60_000 }, async () => {
   const endings = new RunEndings()
   const ended = new Set<number>()
   for (let runKey = 1; runKey <= 1000; runKey++) endings.onEnd(runKey, () => void ended.add(runKey))
@@ -41,7 +41,7 @@ test('who needs the end alone reads no results, with one statement for all of th
     logger: createLogger({ name: 'test', level: 'silent' }),
     intervalMs: 1,
   })
-  await expect.poll(() => ended.size).toBe(1000)
+  await expect.poll(() => ended.size, { timeout: 30_000 }).toBe(1000)
   polling.stop()
   expect(reads).toBe(1)
   expect(statements.map(({ keys }) => keys.length)).toEqual([999, 1])

@@ -14,7 +14,7 @@ import { MAX_OPEN, MAX_OPEN_BYTES } from '../schema.ts'
 
 /** Ended requests of a domain that are kept; the oldest are removed when another one is given, a bounded number at a time. */
 export const KEPT_PER_DOMAIN = 1_000
-const REMOVED_AT_ONCE = 100
+const REMOVED_AT_ONCE = 10
 
 export type BulkState = (typeof BULK_STATES)[number]
 
