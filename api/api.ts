@@ -42,10 +42,10 @@ import {
 } from './identity/index.ts'
 import type { DomainPurge, Identity, IdentityConfig } from './identity/index.ts'
 import {
-  createArchiveService,
-  createMessageDeletion,
-  createSessionsService,
-  createUsageService,
+  ArchiveService,
+  MessageDeletion,
+  SessionsService,
+  UsageService,
   removalsOf,
   removeDeadNodes,
   archiveState,
@@ -395,10 +395,10 @@ async function messageRoutes(
   await httpMessageRoutes(adapter)(app)
   await deviceStateRoutes(devices.reports, messages, adapter)(app)
   await deviceCommandRoutes(devices.commands, messages, adapter)(app)
-  await deletionRoutes(createMessageDeletion({ database, access, journal }), devices.gate)(app)
-  await usageRoutes(createUsageService({ database, access, quotas }))(app)
-  await icebergRoutes(createArchiveService({ database, access, isEnabled: archive?.url !== undefined }))(app)
-  await sessionRoutes(createSessionsService({ database, access, journal }))(app)
+  await deletionRoutes(new MessageDeletion({ database, access, journal }), devices.gate)(app)
+  await usageRoutes(new UsageService({ database, access, quotas }))(app)
+  await icebergRoutes(new ArchiveService({ database, access, isEnabled: archive?.url !== undefined }))(app)
+  await sessionRoutes(new SessionsService({ database, access, journal }))(app)
   await provisioning.routes(app)
   await consumers.routes(app)
   await rules.routes(app)

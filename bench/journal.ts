@@ -1,8 +1,7 @@
 /** Listings of a journal of ten million records, and what noting its subjects costs a bulk creation. */
 import { AccessPolicy } from '#api/identity/index.ts'
 import type { UserPrincipal } from '#api/identity/index.ts'
-import { createJournalService } from '#api/identity/journal/index.ts'
-import type { JournalService } from '#api/identity/journal/index.ts'
+import { JournalService } from '#api/identity/journal/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#infrastructure/index.ts'
@@ -35,7 +34,7 @@ export async function benchJournal(): Promise<void> {
     const { database } = await startInfrastructure(life, { config, logger, kind: 'bench', maxConnections: 4 })
     const world = await fill(database)
     const access = AccessPolicy.create({ database, isFresh: () => true })
-    const fresh = () => createJournalService({ database, access })
+    const fresh = () => new JournalService({ database, access })
     await measure(fresh, world)
     await measureBulk(database)
   } finally {

@@ -21,14 +21,13 @@ import { startBatchRuns } from './channels/batch-runs.ts'
 import { startMessageRuns } from './channels/message-runs.ts'
 import { startRightsWatch } from './channels/rights-watch.ts'
 import { letterRoutes } from './channels/letter-routes.ts'
-import { createLettersService } from './channels/letters-service.ts'
-import type { LettersService } from './channels/letters-service.ts'
-import { createReplaysService } from './channels/replay-service.ts'
+import { LettersService } from './channels/letters-service.ts'
+import { ReplaysService } from './channels/replay-service.ts'
 import { replayRoutes } from './channels/routes.ts'
 import type { ManagerConfig } from './config.ts'
 import { createRunOutput } from './dispatch/run-output.ts'
 import { taskEventRoutes } from './events/routes.ts'
-import { createEventsService } from './events/service.ts'
+import { EventsService } from './events/service.ts'
 import type { ManagerTiming } from './model/timing.ts'
 import { createBodyReceiver, createModules } from './modules/index.ts'
 import { TicketIssuer } from './modules/tickets.ts'
@@ -47,7 +46,7 @@ import { AmountQuotas } from './store/amount-quotas.ts'
 import { ModuleCatalogue } from './store/catalogue.ts'
 import { taskRoutes } from './tasks/routes.ts'
 import { stateRoutes } from './state/routes.ts'
-import { createStateService } from './state/service.ts'
+import { StateService } from './state/service.ts'
 import { TasksService } from './tasks/service.ts'
 import { TaskReader } from './tasks/task-reader.ts'
 import { TaskWriter } from './tasks/task-writer.ts'
@@ -103,11 +102,11 @@ export class ManagerServices {
   readonly #counted: { cpu: CountedQuota; bytes: CountedQuota }
   readonly #amounts: AmountQuotas
   readonly #bodies: ReturnType<typeof createBodyReceiver>
-  readonly #events: ReturnType<typeof createEventsService>
+  readonly #events: EventsService
   readonly #tasks: TasksService
   readonly #runs: RunsService
   readonly #invocations: Invocations
-  readonly #replays: ReturnType<typeof createReplaysService>
+  readonly #replays: ReplaysService
   readonly #letters: LettersService
   readonly #workflows: WorkflowsService
   readonly #workers: WorkersService
@@ -122,7 +121,7 @@ export class ManagerServices {
     const reader = new TaskReader({ database, cluster, logger })
     this.#deps = deps
     this.tickets = new TicketIssuer(proxyToken)
-    this.#events = createEventsService({ database, access, logger })
+    this.#events = new EventsService({ database, access, logger })
     const counting = { database, quotas: access.quotas, managerId, logger }
     this.#counted = {
       cpu: new CountedQuota({ ...counting, name: 'cpu_seconds_per_day' }),
@@ -149,7 +148,7 @@ export class ManagerServices {
         logger,
         random: Math.random,
         onTasksChanged: (keys) => reader.forget(keys),
-        onCommitted: this.#events.wake,
+        onCommitted: () => this.#events.wake(),
         onPublished: () => hintPublications(bus),
         onSettled: (refused) => batchRuns.settled(refused),
       },
@@ -244,8 +243,8 @@ export class ManagerServices {
       logger,
       intervalMs: RIGHTS_CHECK_SWEEPS * timing.sweepIntervalMs,
     })
-    this.#letters = createLettersService({ database, bus, access, tasks })
-    this.#replays = createReplaysService({ database, bus, access, tasks, newId: randomUUID })
+    this.#letters = new LettersService({ database, bus, access, tasks })
+    this.#replays = new ReplaysService({ database, bus, access, tasks, newId: randomUUID })
     const scheduler = startScheduler({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
     const engine = new WorkflowEngine({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
     endings.onEvery((ended) => engine.ended(ended.runId))
@@ -286,7 +285,7 @@ export class ManagerServices {
     registerRouteRules(app)
     registerTrials(app)
     await taskRoutes({ tasks: this.#tasks, callers, bodies: this.#bodies })(app)
-    await stateRoutes({ state: createStateService({ database, tasks: this.#tasks, amounts: this.#amounts }), callers })(
+    await stateRoutes({ state: new StateService({ database, tasks: this.#tasks, amounts: this.#amounts }), callers })(
       app,
     )
     await startRoutes({ runs: this.#runs, callers })(app)

@@ -45,23 +45,6 @@ export type Letter = LetterRow & { loaded: LiveMessage | undefined }
 /** A caller that takes messages. `authenticate` returns its present rights. */
 export type Taker = { principal: () => Promise<UserPrincipal>; at: At; limit: number; signal: AbortSignal }
 
-export type DeliveryService = {
-  /** The next messages, at most `limit`; none after the wait. Throws `rate_limited` and `unavailable` with too many callers that wait. */
-  pull(taker: Taker, wait: string | undefined): Promise<Taken[]>
-  /** Delivers messages until the signal is aborted. Waits for `deliver` before it takes more. Rejects with the error that ends it. */
-  follow(taker: Taker, deliver: (taken: readonly Taken[]) => Promise<void>): Promise<void>
-  /** Throws the errors of `follow` that are known before its first message. */
-  requireTaking(taker: Taker): Promise<void>
-  /** Each or none. A message that was acknowledged before counts as acknowledged. Throws `malformed`, `not_found`. Returns their number. */
-  ack(caller: UserPrincipal, at: At, positions: readonly string[]): Promise<number>
-  /** Each or none is delivered again. Throws `malformed`, `not_found`. Returns their number. */
-  nack(caller: UserPrincipal, at: At, input: Nack): Promise<number>
-  deadLetters(caller: UserPrincipal, at: At, query: DeadLetterQuery): Promise<Page<Letter>>
-  /** Delivers dead letters again, or discards them. Returns their number. Throws `malformed`. */
-  retryDeadLetters(caller: UserPrincipal, at: At, selection: LetterSelection): Promise<number>
-  discardDeadLetters(caller: UserPrincipal, at: At, selection: LetterSelection): Promise<number>
-}
-
 export type DeliveryDeps = {
   database: Database
   access: AccessPolicy
@@ -82,72 +65,158 @@ const MAX_WAITING_STEPS = 2_000
 const MAX_WAITERS = 2_000
 const MAX_WAITERS_PER_DOMAIN = 200
 
-export function createDeliveryService(deps: DeliveryDeps): DeliveryService {
-  const { database, gate, waits, fullDomains } = deps
-  const { db } = database
-  const steps = new Slots({
+export class DeliveryService {
+  readonly #deps: DeliveryDeps
+  readonly #steps = new Slots({
     what: 'reads of consumers',
     max: MAX_STEPS,
     share: MAX_STEPS_PER_DOMAIN,
     waitMs: STEP_WAIT_MS,
     maxWaiting: MAX_WAITING_STEPS,
   })
-  const waiters = new Slots({
+  readonly #waiters = new Slots({
     what: 'callers that wait for messages of consumers',
     max: MAX_WAITERS,
     share: MAX_WAITERS_PER_DOMAIN,
   })
 
+  constructor(deps: DeliveryDeps) {
+    this.#deps = deps
+  }
+
+  /** The next messages, at most `limit`; none after the wait. Throws `rate_limited` and `unavailable` with too many callers that wait. */
+  async pull(taker: Taker, wait: string | undefined): Promise<Taken[]> {
+    const waitMs = wait === undefined ? 0 : durationWithin(wait, 'wait', [0, MAX_WAIT_MS])
+    return await this.#next(taker, monotonicMs() + waitMs)
+  }
+
+  /** Throws the errors of `follow` that are known before its first message. */
+  async requireTaking({ principal, at }: Taker): Promise<void> {
+    await this.#enterForMessages(await principal(), at)
+  }
+
+  /** Delivers messages until the signal is aborted. Waits for `deliver` before it takes more. Rejects with the error that ends it. */
+  async follow(taker: Taker, deliver: (taken: readonly Taken[]) => Promise<void>): Promise<void> {
+    while (!taker.signal.aborted && !this.#deps.signal.aborted) {
+      const taken = await this.#next(taker, monotonicMs() + MAX_WAIT_MS)
+      if (taken.length > 0) await deliver(taken)
+    }
+  }
+
+  /** Each or none. A message that was acknowledged before counts as acknowledged. Throws `malformed`, `not_found`. Returns their number. */
+  async ack(caller: UserPrincipal, at: At, positions: readonly string[]): Promise<number> {
+    const given = this.#parse(positions)
+    const { key } = await this.#enterForMessages(caller, at)
+    if (
+      !(await acknowledgePage(this.#deps.database.db, key, given)) &&
+      (await acknowledge(this.#deps.database.db, key, given)).length > 0
+    )
+      await this.#deps.database.transaction((tx) => acknowledgeUnpacked(tx, key, positions, given))
+    CONSUMER_METRICS.acknowledged.add({}, given.length)
+    this.#deps.waits.freed(key)
+    return given.length
+  }
+
+  /** Each or none is delivered again. Throws `malformed`, `not_found`. Returns their number. */
+  async nack(caller: UserPrincipal, at: At, { positions, delay, reason }: Nack): Promise<number> {
+    const given = this.#parse(positions)
+    const delayMs = delay === undefined ? 0 : durationWithin(delay, '/delay', [0, MAX_DELAY_MS])
+    const consumer = await this.#enterForMessages(caller, at)
+    const { key, maxDeliver } = consumer
+    const put = { delayMs, reason: reason ?? null, maxDeliver }
+    await this.#deps.database.transaction(async (tx) => {
+      await unpackPagesOf(tx, key, given)
+      requireAll(positions, await putBack(tx, key, given, put), [])
+      await buryExhausted(tx, consumer)
+    })
+    this.#deps.waits.freed(key)
+    return given.length
+  }
+
+  async deadLetters(caller: UserPrincipal, at: At, query: DeadLetterQuery): Promise<Page<Letter>> {
+    const { domain, consumer } = await enterConsumer(this.#deps, caller, at, 'consumer_read')
+    const { offset, limit } = query
+    const { total, letters, next: end } = await listLetters(this.#deps.database.db, consumer.key, query)
+    const readable = await this.#channelsOf(caller, domain.domainId, consumer)
+    const loaded: LiveMessage[] = []
+    // Messages may be large: those beyond the size are left out, and a smaller page has them.
+    for (let [at, bytes] = [0, 0]; at < letters.length && bytes <= MAX_SHOWN_BYTES; at++)
+      for (const message of await loadPlaces(this.#deps.database.db, letters.slice(at, at + 1), readable)) {
+        loaded.push(message)
+        bytes += message.payload.length
+      }
+    const items = letters.map((letter) => ({
+      ...letter,
+      loaded: loaded.find(({ batchSeq, index }) => batchSeq === letter.seq && index === letter.message),
+    }))
+    return { total, offset, limit, items, next: end }
+  }
+
+  /** Delivers dead letters again, or discards them. Returns their number. Throws `malformed`. */
+  async retryDeadLetters(caller: UserPrincipal, at: At, selection: LetterSelection): Promise<number> {
+    const { consumer } = await enterConsumer(this.#deps, caller, at, 'consumer_update')
+    requireSelection(selection)
+    const count = await this.#deps.database.transaction((tx) => retryLetters(tx, consumer.key, selection))
+    this.#deps.waits.freed(consumer.key)
+    return count
+  }
+
+  async discardDeadLetters(caller: UserPrincipal, at: At, selection: LetterSelection): Promise<number> {
+    const { consumer } = await enterConsumer(this.#deps, caller, at, 'consumer_update')
+    requireSelection(selection)
+    return await this.#deps.database.transaction((tx) => discardLetters(tx, consumer.key, selection))
+  }
+
   /** The consumer, for a caller who may take its messages now. A refusal is shown in the consumer. */
-  async function enterForMessages(caller: UserPrincipal, at: At): Promise<Consumer> {
-    const { domain, consumer } = await enterConsumer(deps, caller, at, 'consumer_update')
+  async #enterForMessages(caller: UserPrincipal, at: At): Promise<Consumer> {
+    const { domain, consumer } = await enterConsumer(this.#deps, caller, at, 'consumer_update')
     try {
       if (consumer.channels.length === 0)
         throw new ServiceError('invalid_state', 'the channels of the consumer were deleted: give it other ones')
       await requireSubscribe(
-        gate,
+        this.#deps.gate,
         caller,
         domain.domainId,
         consumer.channels.map(({ id }) => id),
       )
     } catch (error) {
       if (error instanceof ServiceError && (kindOf(error) === 'forbidden' || kindOf(error) === 'invalid_state'))
-        await storeError(db, consumer.key, error.message)
+        await storeError(this.#deps.database.db, consumer.key, error.message)
       throw error
     }
     return consumer
   }
 
-  async function step(consumer: Consumer, limit: number, signal: AbortSignal): Promise<Step> {
+  async #step(consumer: Consumer, limit: number, signal: AbortSignal): Promise<Step> {
     const work = () => {
-      const isFull = fullDomains.has(consumer.domainKey)
-      return database.transaction((tx) => takeStep(tx, consumer.key, { limit, isFull }))
+      const isFull = this.#deps.fullDomains.has(consumer.domainKey)
+      return this.#deps.database.transaction((tx) => takeStep(tx, consumer.key, { limit, isFull }))
     }
-    const taken = await steps.run(consumer.domainKey, work, signal)
+    const taken = await this.#steps.run(consumer.domainKey, work, signal)
     if (taken === undefined) throw new ServiceError('not_found', 'consumer not found')
     CONSUMER_METRICS.delivered.add({}, taken.taken.length)
     return taken
   }
 
   /** The next messages, or none at the deadline. Rights are checked again after each wait. */
-  async function next(taker: Taker, deadlineMs: number): Promise<Taken[]> {
+  async #next(taker: Taker, deadlineMs: number): Promise<Taken[]> {
     const { at, limit } = taker
-    const signal = AbortSignal.any([taker.signal, deps.signal])
-    let consumer = await enterForMessages(await taker.principal(), at)
-    if (deadlineMs <= monotonicMs()) return (await lastStep(consumer, limit, signal)).taken
-    const release = await waiters.take(consumer.domainKey)
-    const wait = waits.begin(
+    const signal = AbortSignal.any([taker.signal, this.#deps.signal])
+    let consumer = await this.#enterForMessages(await taker.principal(), at)
+    if (deadlineMs <= monotonicMs()) return (await this.#lastStep(consumer, limit, signal)).taken
+    const release = await this.#waiters.take(consumer.domainKey)
+    const wait = this.#deps.waits.begin(
       consumer.key,
       consumer.channels.map(({ key }) => key),
     )
     try {
       for (;;) {
-        const { taken, hasMore, nextDueSeconds } = await step(consumer, limit, signal)
+        const { taken, hasMore, nextDueSeconds } = await this.#step(consumer, limit, signal)
         if (taken.length > 0 || signal.aborted || monotonicMs() >= deadlineMs) return taken
         if (hasMore) continue
         await wait.next(nextDueSeconds, deadlineMs, signal)
         if (signal.aborted) return []
-        consumer = await enterForMessages(await taker.principal(), at)
+        consumer = await this.#enterForMessages(await taker.principal(), at)
       }
     } finally {
       wait.end()
@@ -156,90 +225,22 @@ export function createDeliveryService(deps: DeliveryDeps): DeliveryService {
   }
 
   /** Reads without waiting: passes messages that are not for the consumer, in a bounded number of steps. */
-  async function lastStep(consumer: Consumer, limit: number, signal: AbortSignal): Promise<Step> {
-    let last = await step(consumer, limit, signal)
+  async #lastStep(consumer: Consumer, limit: number, signal: AbortSignal): Promise<Step> {
+    let last = await this.#step(consumer, limit, signal)
     for (let count = 1; count < MAX_PASSING_STEPS && last.taken.length === 0 && last.hasMore; count++)
-      last = await step(consumer, limit, signal)
+      last = await this.#step(consumer, limit, signal)
     return last
   }
 
-  const parse = (positions: readonly string[]): Place[] =>
-    positions.map((text, index) => parsePlace(text, `/positions/${index}`))
-
-  return {
-    async pull(taker, wait) {
-      const waitMs = wait === undefined ? 0 : durationWithin(wait, 'wait', [0, MAX_WAIT_MS])
-      return await next(taker, monotonicMs() + waitMs)
-    },
-    async requireTaking({ principal, at }) {
-      await enterForMessages(await principal(), at)
-    },
-    async follow(taker, deliver) {
-      while (!taker.signal.aborted && !deps.signal.aborted) {
-        const taken = await next(taker, monotonicMs() + MAX_WAIT_MS)
-        if (taken.length > 0) await deliver(taken)
-      }
-    },
-    async ack(caller, at, positions) {
-      const given = parse(positions)
-      const { key } = await enterForMessages(caller, at)
-      if (!(await acknowledgePage(db, key, given)) && (await acknowledge(db, key, given)).length > 0)
-        await database.transaction((tx) => acknowledgeUnpacked(tx, key, positions, given))
-      CONSUMER_METRICS.acknowledged.add({}, given.length)
-      waits.freed(key)
-      return given.length
-    },
-    async nack(caller, at, { positions, delay, reason }) {
-      const given = parse(positions)
-      const delayMs = delay === undefined ? 0 : durationWithin(delay, '/delay', [0, MAX_DELAY_MS])
-      const consumer = await enterForMessages(caller, at)
-      const { key, maxDeliver } = consumer
-      const put = { delayMs, reason: reason ?? null, maxDeliver }
-      await database.transaction(async (tx) => {
-        await unpackPagesOf(tx, key, given)
-        requireAll(positions, await putBack(tx, key, given, put), [])
-        await buryExhausted(tx, consumer)
-      })
-      waits.freed(key)
-      return given.length
-    },
-    async deadLetters(caller, at, query) {
-      const { domain, consumer } = await enterConsumer(deps, caller, at, 'consumer_read')
-      const { offset, limit } = query
-      const { total, letters, next: end } = await listLetters(db, consumer.key, query)
-      const readable = await channelsOf(caller, domain.domainId, consumer)
-      const loaded: LiveMessage[] = []
-      // Messages may be large: those beyond the size are left out, and a smaller page has them.
-      for (let [at, bytes] = [0, 0]; at < letters.length && bytes <= MAX_SHOWN_BYTES; at++)
-        for (const message of await loadPlaces(db, letters.slice(at, at + 1), readable)) {
-          loaded.push(message)
-          bytes += message.payload.length
-        }
-      const items = letters.map((letter) => ({
-        ...letter,
-        loaded: loaded.find(({ batchSeq, index }) => batchSeq === letter.seq && index === letter.message),
-      }))
-      return { total, offset, limit, items, next: end }
-    },
-    async retryDeadLetters(caller, at, selection) {
-      const { consumer } = await enterConsumer(deps, caller, at, 'consumer_update')
-      requireSelection(selection)
-      const count = await database.transaction((tx) => retryLetters(tx, consumer.key, selection))
-      waits.freed(consumer.key)
-      return count
-    },
-    async discardDeadLetters(caller, at, selection) {
-      const { consumer } = await enterConsumer(deps, caller, at, 'consumer_update')
-      requireSelection(selection)
-      return await database.transaction((tx) => discardLetters(tx, consumer.key, selection))
-    },
+  #parse(positions: readonly string[]): Place[] {
+    return positions.map((text, index) => parsePlace(text, `/positions/${index}`))
   }
 
   /** The channels of the consumer that the caller may subscribe to. */
-  async function channelsOf(caller: UserPrincipal, domainId: string, { channels }: Consumer) {
+  async #channelsOf(caller: UserPrincipal, domainId: string, { channels }: Consumer) {
     const found = new Map<number, string>()
     for (const { id } of channels) {
-      const [channel] = await requireSubscribe(gate, caller, domainId, [id]).catch((error: unknown) => {
+      const [channel] = await requireSubscribe(this.#deps.gate, caller, domainId, [id]).catch((error: unknown) => {
         if (kindOf(error) === 'forbidden') return []
         throw error
       })

@@ -5,12 +5,11 @@ import type { Messages } from '#api/messages/index.ts'
 import type { Infrastructure } from '#infrastructure/index.ts'
 import type { RoutePlugin } from '#http/index.ts'
 import { deliveryRoutes } from './delivery-routes.ts'
-import { createDeliveryService } from './delivery.ts'
-import type { DeliveryService } from './delivery.ts'
+import { DeliveryService } from './delivery.ts'
 import { startConsumerMaintenance } from './maintenance.ts'
 import { countConsumers } from './repository.ts'
 import { consumerRoutes } from './routes.ts'
-import { createConsumersService } from './service.ts'
+import { ConsumersService } from './service.ts'
 import { Waits } from './waits.ts'
 
 export { DOUBT_TABLES, consumersWithLetters, readDoubtBytes } from './deliveries.ts'
@@ -49,8 +48,8 @@ export function startConsumers({
   times?: ConsumerTimes | undefined
 }): Consumers {
   const waits = new Waits({ database, bus, logger, onCommitted: (listener) => messages.onCommitted(listener) })
-  const consumers = createConsumersService({ database, journal, access, gate, quotas })
-  const delivery = createDeliveryService({ database, access, gate, waits, fullDomains, signal })
+  const consumers = new ConsumersService({ database, journal, access, gate, quotas })
+  const delivery = new DeliveryService({ database, access, gate, waits, fullDomains, signal })
   const maintenance = startConsumerMaintenance({ database, journal, logger, ...times })
   quotas.measure('consumers', (domainKey) => countConsumers(database.db, domainKey))
   return {

@@ -33,20 +33,6 @@ import {
 import type { Consumer, ConsumerChannel, ConsumerRecord, ConsumerRef } from './repository.ts'
 import type { ConsumerQuery, ConsumerUpdate, NewConsumer } from './schema.ts'
 
-export type ConsumersService = {
-  /** Throws `malformed`, `conflict` for a name in use, `quota_exceeded`, `gone` for a position that is no longer kept. */
-  create(caller: UserPrincipal, domainId: string, input: NewConsumer): Promise<ConsumerRecord>
-  /** Finds a consumer by name or id. Throws `not_found`. */
-  get(caller: UserPrincipal, domainId: string, nameOrId: string): Promise<ConsumerRecord>
-  list(caller: UserPrincipal, domainId: string, query: ConsumerQuery): Promise<Page<ConsumerRecord>>
-  /** Absent fields are unchanged; its position too. */
-  update(caller: UserPrincipal, domainId: string, nameOrId: string, input: ConsumerUpdate): Promise<ConsumerRecord>
-  /** Returns its key. */
-  remove(caller: UserPrincipal, domainId: string, nameOrId: string): Promise<number>
-  /** Moves it. What is in doubt is forgotten, dead letters stay. Throws `malformed` and `gone`. Returns its key with the record. */
-  seek(caller: UserPrincipal, domainId: string, nameOrId: string, from: string): Promise<ConsumerRecord>
-}
-
 export type ConsumersDeps = {
   database: Database
   journal: Journal
@@ -103,102 +89,131 @@ function entryOf(operation: string, { domainKey, id, name }: Pick<Consumer, 'dom
   return { operation: `consumer.${operation}`, domainKey, entityKeys: [], attributes: { id, name } }
 }
 
-export function createConsumersService({ database, journal, access, gate, quotas }: ConsumersDeps): ConsumersService {
-  async function shown(domain: DomainAccess, nameOrId: string): Promise<ConsumerRecord> {
-    const found = await findShown(database.db, consumerRef(domain, nameOrId))
+export class ConsumersService {
+  readonly #database: Database
+  readonly #journal: Journal
+  readonly #access: AccessPolicy
+  readonly #gate: Pick<MessageGate, 'authorize'>
+  readonly #quotas: Pick<Quotas, 'requireRoom'>
+
+  constructor({ database, journal, access, gate, quotas }: ConsumersDeps) {
+    this.#database = database
+    this.#journal = journal
+    this.#access = access
+    this.#gate = gate
+    this.#quotas = quotas
+  }
+
+  /** Throws `malformed`, `conflict` for a name in use, `quota_exceeded`, `gone` for a position that is no longer kept. */
+  async create(caller: UserPrincipal, domainId: string, input: NewConsumer): Promise<ConsumerRecord> {
+    const fields = fieldsOf(input)
+    const domain = await this.#enter(caller, domainId, 'consumer_create')
+    const { domainKey } = domain
+    const channels = await requireSubscribe(this.#gate, caller, domain.domainId, input.channels)
+    const id = newId()
+    await this.#journal.change(caller, async (tx, record) => {
+      await this.#quotas.requireRoom(tx, domainKey, 'consumers', 1, (db) => countConsumers(db, domainKey))
+      const start = await startOf(tx, input.from ?? 'latest')
+      const key = await insertConsumer(tx, { ...fields, ...start, id, domainKey, createdBy: caller.id })
+      await setChannels(
+        tx,
+        key,
+        channels.map((channel) => channel.key),
+      )
+      record(entryOf('create', { domainKey, id, name: fields.name }))
+    })
+    return await this.#shown(domain, id)
+  }
+
+  /** Finds a consumer by name or id. Throws `not_found`. */
+  async get(caller: UserPrincipal, domainId: string, nameOrId: string): Promise<ConsumerRecord> {
+    return await this.#shown(await this.#enter(caller, domainId, 'consumer_read'), nameOrId)
+  }
+
+  async list(caller: UserPrincipal, domainId: string, query: ConsumerQuery): Promise<Page<ConsumerRecord>> {
+    const { offset, limit, cursor, name, channel } = query
+    const { domainKey } = await this.#enter(caller, domainId, 'consumer_read')
+    const page = { domainKey, name, channel, offset, limit, cursor }
+    const { total, consumers, next } = await listConsumers(this.#database.db, page)
+    return { total, offset, limit, items: consumers, next }
+  }
+
+  /** Absent fields are unchanged; its position too. */
+  async update(
+    caller: UserPrincipal,
+    domainId: string,
+    nameOrId: string,
+    input: ConsumerUpdate,
+  ): Promise<ConsumerRecord> {
+    const domain = await this.#enter(caller, domainId, 'consumer_update')
+    const channels =
+      input.channels === undefined
+        ? undefined
+        : await requireSubscribe(this.#gate, caller, domain.domainId, input.channels)
+    let id = ''
+    await this.#change(caller, domain, nameOrId, async (tx, consumer, record) => {
+      const fields = fieldsOf(input, consumer)
+      // Pages are of the order that was.
+      await unpackAll(tx, consumer.key)
+      await updateConsumer(tx, consumer.key, fields, caller.id)
+      if (channels !== undefined)
+        await setChannels(
+          tx,
+          consumer.key,
+          channels.map((channel) => channel.key),
+        )
+      record(entryOf('update', { ...consumer, name: fields.name }))
+      ;({ id } = consumer)
+    })
+    return await this.#shown(domain, id)
+  }
+
+  /** Returns its key. */
+  async remove(caller: UserPrincipal, domainId: string, nameOrId: string): Promise<number> {
+    const domain = await this.#enter(caller, domainId, 'consumer_delete')
+    let key = 0
+    await this.#change(caller, domain, nameOrId, async (tx, consumer, record) => {
+      await deleteConsumer(tx, consumer.key)
+      record(entryOf('remove', consumer))
+      ;({ key } = consumer)
+    })
+    return key
+  }
+
+  /** Moves it. What is in doubt is forgotten, dead letters stay. Throws `malformed` and `gone`. Returns its key with the record. */
+  async seek(caller: UserPrincipal, domainId: string, nameOrId: string, from: string): Promise<ConsumerRecord> {
+    const domain = await this.#enter(caller, domainId, 'consumer_update')
+    await this.#change(caller, domain, nameOrId, async (tx, consumer, record) => {
+      await moveConsumer(tx, consumer.key, await startOf(tx, from))
+      const entry = entryOf('seek', consumer)
+      record({ ...entry, attributes: { ...entry.attributes, from } })
+    })
+    return await this.#shown(domain, nameOrId)
+  }
+
+  async #shown(domain: DomainAccess, nameOrId: string): Promise<ConsumerRecord> {
+    const found = await findShown(this.#database.db, consumerRef(domain, nameOrId))
     if (found === undefined) throw notFound()
     return found
   }
 
   /** Locks the consumer and changes it. */
-  async function change(
+  async #change(
     caller: UserPrincipal,
     domain: DomainAccess,
     nameOrId: string,
     work: (tx: Transaction, consumer: Consumer, record: Recorder) => Promise<void>,
   ): Promise<void> {
-    await journal.change(caller, async (tx, record) => {
+    await this.#journal.change(caller, async (tx, record) => {
       const consumer = await findConsumer(tx, consumerRef(domain, nameOrId), true)
       if (consumer === undefined) throw notFound()
       await work(tx, consumer, record)
     })
   }
 
-  async function enter(caller: UserPrincipal, domainId: string, action: DomainAction): Promise<DomainAccess> {
-    const domain = await access.enter(caller, domainId)
+  async #enter(caller: UserPrincipal, domainId: string, action: DomainAction): Promise<DomainAccess> {
+    const domain = await this.#access.enter(caller, domainId)
     domain.require(action)
     return domain
-  }
-
-  return {
-    async create(caller, domainId, input) {
-      const fields = fieldsOf(input)
-      const domain = await enter(caller, domainId, 'consumer_create')
-      const { domainKey } = domain
-      const channels = await requireSubscribe(gate, caller, domain.domainId, input.channels)
-      const id = newId()
-      await journal.change(caller, async (tx, record) => {
-        await quotas.requireRoom(tx, domainKey, 'consumers', 1, (db) => countConsumers(db, domainKey))
-        const start = await startOf(tx, input.from ?? 'latest')
-        const key = await insertConsumer(tx, { ...fields, ...start, id, domainKey, createdBy: caller.id })
-        await setChannels(
-          tx,
-          key,
-          channels.map((channel) => channel.key),
-        )
-        record(entryOf('create', { domainKey, id, name: fields.name }))
-      })
-      return await shown(domain, id)
-    },
-    async get(caller, domainId, nameOrId) {
-      return await shown(await enter(caller, domainId, 'consumer_read'), nameOrId)
-    },
-    async list(caller, domainId, query) {
-      const { offset, limit, cursor, name, channel } = query
-      const { domainKey } = await enter(caller, domainId, 'consumer_read')
-      const page = { domainKey, name, channel, offset, limit, cursor }
-      const { total, consumers, next } = await listConsumers(database.db, page)
-      return { total, offset, limit, items: consumers, next }
-    },
-    async update(caller, domainId, nameOrId, input) {
-      const domain = await enter(caller, domainId, 'consumer_update')
-      const channels =
-        input.channels === undefined ? undefined : await requireSubscribe(gate, caller, domain.domainId, input.channels)
-      let id = ''
-      await change(caller, domain, nameOrId, async (tx, consumer, record) => {
-        const fields = fieldsOf(input, consumer)
-        // Pages are of the order that was.
-        await unpackAll(tx, consumer.key)
-        await updateConsumer(tx, consumer.key, fields, caller.id)
-        if (channels !== undefined)
-          await setChannels(
-            tx,
-            consumer.key,
-            channels.map((channel) => channel.key),
-          )
-        record(entryOf('update', { ...consumer, name: fields.name }))
-        ;({ id } = consumer)
-      })
-      return await shown(domain, id)
-    },
-    async remove(caller, domainId, nameOrId) {
-      const domain = await enter(caller, domainId, 'consumer_delete')
-      let key = 0
-      await change(caller, domain, nameOrId, async (tx, consumer, record) => {
-        await deleteConsumer(tx, consumer.key)
-        record(entryOf('remove', consumer))
-        ;({ key } = consumer)
-      })
-      return key
-    },
-    async seek(caller, domainId, nameOrId, from) {
-      const domain = await enter(caller, domainId, 'consumer_update')
-      await change(caller, domain, nameOrId, async (tx, consumer, record) => {
-        await moveConsumer(tx, consumer.key, await startOf(tx, from))
-        const entry = entryOf('seek', consumer)
-        record({ ...entry, attributes: { ...entry.attributes, from } })
-      })
-      return await shown(domain, nameOrId)
-    },
   }
 }

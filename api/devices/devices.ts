@@ -6,14 +6,12 @@ import type { BulkTurns, RoutePlugin } from '#http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { channelRoutes, createChannelsService, legacyChannelRoutes } from './channels/index.ts'
-import type { ChannelsService } from './channels/index.ts'
+import { channelRoutes, ChannelsService, legacyChannelRoutes } from './channels/index.ts'
 import { GivenSecrets, clientRoutes, ClientsService } from './clients/index.ts'
 import { startCommands } from './commands/index.ts'
 import type { CommandDelivery } from './commands/index.ts'
 import { createBulkTurns } from './connectable/bulk.ts'
-import { connectionRoutes, createConnectionsService } from './connections/index.ts'
-import type { ConnectionsService } from './connections/index.ts'
+import { connectionRoutes, ConnectionsService } from './connections/index.ts'
 import { ClientWaits, createDeviceTopics } from './device-topics/index.ts'
 import type { DeviceTopics } from './device-topics/index.ts'
 import { MessageGate, identifyRoutes } from './gate/index.ts'
@@ -63,8 +61,8 @@ export function createDevices({
   const givenSecrets = new GivenSecrets(limits)
   const over: Devices['over'] = ({ database, journal, access }) => ({
     clients: new ClientsService({ database, journal, access, quotas, keyring, givenSecrets }),
-    channels: createChannelsService({ database, journal, access, quotas }),
-    connections: createConnectionsService({ journal, access }),
+    channels: new ChannelsService({ database, journal, access, quotas }),
+    connections: new ConnectionsService({ journal, access }),
   })
   const services = over({ database, journal, access })
   const { clients, channels, connections } = services

@@ -7,7 +7,7 @@ import { registerRouteRules } from './access/index.ts'
 import type { AccessPolicy } from './access/index.ts'
 import type { IdentityConfig } from './config.ts'
 import type { Journal } from './journal/index.ts'
-import { apiKeyRoutes, createApiKeysService, purgeApiKeys } from './keys/index.ts'
+import { apiKeyRoutes, ApiKeysService, purgeApiKeys } from './keys/index.ts'
 import { PatsService, patRoutes } from './pats/index.ts'
 import { LoginThrottle } from './throttle/index.ts'
 import {
@@ -52,7 +52,7 @@ export async function startCredentials(deps: CredentialsDeps): Promise<Credentia
     keyLifetimeMs: config.signingKeyLifetimeMs,
   })
   const uses = startUseRecorder(database)
-  const apiKeys = createApiKeysService({ database, journal, keys, uses })
+  const apiKeys = new ApiKeysService({ database, journal, keys, uses })
   const pats = new PatsService({ database, journal, access, uses })
   const tokens = new TokensService({
     database,
@@ -62,7 +62,7 @@ export async function startCredentials(deps: CredentialsDeps): Promise<Credentia
     uses,
     throttle: new LoginThrottle({ shared: limits }),
     others: {
-      authenticateApiKey: apiKeys.authenticate,
+      authenticateApiKey: (id, text, origin) => apiKeys.authenticate(id, text, origin),
       isPersonal: (text) => text.startsWith(PAT_PREFIX),
       authenticatePersonal: (text, origin) => pats.authenticate(text, origin),
       purge: purgeApiKeys,

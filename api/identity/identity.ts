@@ -8,36 +8,24 @@ import type { Keyring } from '#core/keyring/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { accessRoutes, AccessPolicy, createExplainer } from './access/index.ts'
-import { assignmentRoutes, createAssignmentsService, userGroupRoutes } from './assignments/index.ts'
+import { assignmentRoutes, AssignmentsService, userGroupRoutes } from './assignments/index.ts'
 import type { IdentityConfig } from './config.ts'
 import { startCredentials } from './credentials.ts'
-import { createDomainStatusService, DomainsService, domainRoutes } from './domains/index.ts'
-import {
-  createGroupsService,
-  createGroupHierarchyService,
-  createMovesService,
-  groupRoutes,
-  hierarchyRoutes,
-} from './groups/index.ts'
-import type { GroupsService } from './groups/index.ts'
-import {
-  createInvitationsService,
-  createRedemption,
-  invitationRoutes,
-  legacyInvitationRoutes,
-} from './invitations/index.ts'
-import { createJournalService, journalRoutes, startJournal } from './journal/index.ts'
+import { DomainStatusService, DomainsService, domainRoutes } from './domains/index.ts'
+import { GroupsService, GroupHierarchyService, MovesService, groupRoutes, hierarchyRoutes } from './groups/index.ts'
+import { InvitationsService, createRedemption, invitationRoutes, legacyInvitationRoutes } from './invitations/index.ts'
+import { JournalService, journalRoutes, startJournal } from './journal/index.ts'
 import type { Journal } from './journal/index.ts'
 import { startCountMerger, warnOfSlowSearches } from './listing/index.ts'
 import { startMailer } from './mail/index.ts'
 import type { Mailer } from './mail/index.ts'
-import { Quotas, createQuotasService, defaultsOf, quotaRoutes } from './quotas/index.ts'
+import { Quotas, QuotasService, defaultsOf, quotaRoutes } from './quotas/index.ts'
 import { MembershipsService, RolesService, roleRoutes } from './roles/index.ts'
 import { bearerOf, originOf } from './tokens/index.ts'
 import type { Logins, PageLogins } from './tokens/index.ts'
 import {
   accountRoutes,
-  createUsersService,
+  UsersService,
   ensureFirstAdmin,
   mailRoutes,
   requireVerifiedFor,
@@ -110,7 +98,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
     const quotas = new Quotas({ db: database.db, logger, defaults })
     journal.listen(quotas)
     await quotas.load()
-    const users = createUsersService({
+    const users = new UsersService({
       database,
       journal,
       access,
@@ -129,7 +117,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       keyring,
       journal,
       access,
-      findLogin: users.findLogin,
+      findLogin: (login) => users.findLogin(login),
       limits: deps.limits,
     })
     /** Checks the verified email address, for transports whose tokens permit more than the user's own profile. */
@@ -137,15 +125,15 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       issue: (input, origin) => credentials.tokens.issue(input, origin),
       async authenticate(token, origin) {
         const principal = await credentials.tokens.authenticate(token, origin)
-        await users.requireVerified(principal)
+        await users.verification.requireVerified(principal)
         return principal
       },
     }
     const roles = new RolesService({ database, journal, access })
     const memberships = new MembershipsService({ database, journal, access })
     const domains = new DomainsService({ database, journal, access, quotas, reservedRoutes: RESERVED_ROUTES })
-    const domainStatuses = createDomainStatusService({ database, journal, access })
-    const invitations = createInvitationsService({
+    const domainStatuses = new DomainStatusService({ database, journal, access })
+    const invitations = new InvitationsService({
       database,
       journal,
       access,
@@ -153,12 +141,12 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       limits: deps.limits,
       publicUrl: config.publicUrl,
     })
-    const groups = createGroupsService({ database, journal, access, quotas })
-    const hierarchy = createGroupHierarchyService({ database, access })
-    const moves = createMovesService({ database, journal, access })
-    const assignments = createAssignmentsService({ database, journal, access, memberships })
+    const groups = new GroupsService({ database, journal, access, quotas })
+    const hierarchy = new GroupHierarchyService({ database, access })
+    const moves = new MovesService({ database, journal, access })
+    const assignments = new AssignmentsService({ database, journal, access, memberships })
     journal.listen(access)
-    journal.listen(users)
+    journal.listen(users.verification)
     await users.prepare()
     await warnOfSlowSearches(database.db, logger)
     const firstAdmin = await ensureFirstAdmin({
@@ -187,9 +175,9 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
         await userRoutes(users, tokens)(app)
         await accountRoutes(users)(app)
         await mailRoutes(users)(app)
-        await journalRoutes(createJournalService({ database, access }))(app)
+        await journalRoutes(new JournalService({ database, access }))(app)
         await domainRoutes(domains, domainStatuses)(app)
-        await quotaRoutes(createQuotasService({ database, journal, access, quotas, defaults }))(app)
+        await quotaRoutes(new QuotasService({ database, journal, access, quotas, defaults }))(app)
         await invitationRoutes(invitations)(app)
         await legacyInvitationRoutes(invitations)(app)
         await accessRoutes(createExplainer({ database, access }))(app)

@@ -19,14 +19,13 @@ export {
   VerifyQuery,
   archiveGauges,
   archiveState,
-  createArchiveService,
+  ArchiveService,
   forgetArchiveRounds,
   startArchiver,
 } from './archive/index.ts'
-export type { ArchiveService, ArchiveState } from './archive/index.ts'
+export type { ArchiveState } from './archive/index.ts'
 export { removeDeadNodes } from './dead-nodes.ts'
-export { DeletionQuery, createMessageDeletion } from './deletion/index.ts'
-export type { MessageDeletion } from './deletion/index.ts'
+export { DeletionQuery, MessageDeletion } from './deletion/index.ts'
 export type { ExportFormat, MessageExport } from './export/exporter.ts'
 export {
   JSON_TYPE,
@@ -53,13 +52,7 @@ export { loadChannels, loadMessages, loadPlaces } from './live/stored.ts'
 export { formatToken } from './live/token.ts'
 export type { Envelope } from './model/envelope.ts'
 export type { RetainedMessage } from './retained/retained.ts'
-export {
-  MqttSessionQuery,
-  MqttSessions,
-  RetainedPage,
-  createSessionsService,
-  startSessionStore,
-} from './sessions/index.ts'
+export { MqttSessionQuery, MqttSessions, RetainedPage, SessionsService, startSessionStore } from './sessions/index.ts'
 export type {
   CloseSession,
   GroupName,
@@ -73,7 +66,6 @@ export type {
   SessionPositions,
   SessionStore,
   SessionStoreOptions,
-  SessionsService,
   StoredOutbound,
   StoredSubscription,
   StoredWill,
@@ -96,9 +88,9 @@ export {
   StoredMessage,
   Without,
 } from './reader/schema.ts'
-export { ClientTelemetry, DomainUsage, createUsageService } from './usage/index.ts'
+export { ClientTelemetry, DomainUsage, UsageService } from './usage/index.ts'
 export { RATE_STEPS, WINDOW_SECONDS, findRates } from './usage/index.ts'
-export type { RatePoint, RateWindow, UsageService } from './usage/index.ts'
+export type { RatePoint, RateWindow } from './usage/index.ts'
 export { removalsOf } from './retention/domain-removal.ts'
 export { PROTOCOLS } from './model/message.ts'
 export {

@@ -17,14 +17,14 @@ import {
   deviceBootstrapRoutes,
   enrolmentRoutes,
 } from './bootstrap/index.ts'
-import { bulkRoutes, createBulkService } from './bulk/index.ts'
+import { bulkRoutes, BulkService } from './bulk/index.ts'
 import { startCertificates } from './certs/index.ts'
 import type { Certificates } from './certs/index.ts'
 import type { ProvisioningConfig } from './config.ts'
 import { startNotifications } from './notifications/index.ts'
 import type { RuleContacts } from './notifications/index.ts'
 import type { NotificationTimes } from './notifications/index.ts'
-import { createProfilesService, profileRoutes } from './profiles/index.ts'
+import { ProfilesService, profileRoutes } from './profiles/index.ts'
 import {
   ProvisionService,
   createAnonymousThrottle,
@@ -101,11 +101,11 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
     routes: async (app) => {
       await certificates.routes(app)
       await bootstrapRoutes(bootstrap)(app)
-      await profileRoutes(createProfilesService({ database, journal, access }))(app)
+      await profileRoutes(new ProfilesService({ database, journal, access }))(app)
       await enrolmentRoutes(bootstrap)(app)
       await deviceBootstrapRoutes(bootstrap, cipher, onSecureOff)(app)
       await provisionRoutes({ provision, tokens, login, throttle })(app)
-      await bulkRoutes(createBulkService({ database, access, devices }), devices.bulk)(app)
+      await bulkRoutes(new BulkService({ database, access, devices }), devices.bulk)(app)
       await notifications.routes(app)
     },
     async stop() {

@@ -5,12 +5,12 @@ import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { TASK_AMOUNTS, countModuleBytes, countOpenRuns, countTaskAmountOf } from '#queues/index.ts'
-import { createDashboardsService, dashboardRoutes } from './dashboards/index.ts'
-import { createNewestService, newestRoutes } from './newest/index.ts'
-import { createOverviewService, overviewRoutes, startSampling } from './overview/index.ts'
+import { DashboardsService, dashboardRoutes } from './dashboards/index.ts'
+import { NewestService, newestRoutes } from './newest/index.ts'
+import { OverviewService, overviewRoutes, startSampling } from './overview/index.ts'
 import { startDomainStreams } from './stream/index.ts'
 import type { DomainStreams } from './stream/index.ts'
-import { createSearchService, searchRoutes } from './search/index.ts'
+import { SearchService, searchRoutes } from './search/index.ts'
 
 export { startDomainStreams }
 export type { DomainStreams }
@@ -28,14 +28,14 @@ export type ViewsDeps = {
 
 export function startViews({ database, access, devices, groups, quotas, logger }: ViewsDeps): Views {
   const sampling = startSampling(database, logger)
-  const overview = createOverviewService({ database, access, devices, groups })
+  const overview = new OverviewService({ database, access, devices, groups })
   quotas.measure('queued_runs', async (domainKey) => (await countOpenRuns(database.db, domainKey)).queued)
   quotas.measure('concurrent_runs', async (domainKey) => (await countOpenRuns(database.db, domainKey)).held)
   quotas.measure('module_bytes', (domainKey) => countModuleBytes(database.db, domainKey))
   for (const name of TASK_AMOUNTS) quotas.measure(name, (domainKey) => countTaskAmountOf(database.db, name, domainKey))
-  const search = createSearchService({ database, access })
-  const newest = createNewestService({ database, access })
-  const dashboards = createDashboardsService({ database, access })
+  const search = new SearchService({ database, access })
+  const newest = new NewestService({ database, access })
+  const dashboards = new DashboardsService({ database, access })
   return {
     routes: async (app) => {
       await overviewRoutes(overview)(app)

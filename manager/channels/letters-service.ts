@@ -12,14 +12,56 @@ import type { TaskAccess, TaskCaller } from '../access/access.ts'
 import type { TasksService } from '../tasks/service.ts'
 
 export type LettersDeps = { database: Database; bus: Bus; access: TaskAccess; tasks: TasksService }
-export type LettersService = ReturnType<typeof createLettersService>
+
 /** `content` only for a caller who may read the channel. */
 export type ShownLetter = Omit<StoredLetter, 'content'> & { content: StoredLetter['content'] | undefined }
 export type LetterPage = { total: number; letters: ShownLetter[]; next: PageEnd }
 
-export function createLettersService({ database, bus, access, tasks }: LettersDeps) {
+export class LettersService {
+  readonly #database: Database
+  readonly #bus: Bus
+  readonly #access: TaskAccess
+  readonly #tasks: TasksService
+
+  constructor({ database, bus, access, tasks }: LettersDeps) {
+    this.#database = database
+    this.#bus = bus
+    this.#access = access
+    this.#tasks = tasks
+  }
+
+  /** The newest first. Throws `not_found`. */
+  async list(
+    caller: TaskCaller,
+    taskId: string,
+    { source, ...range }: PageRange & { source?: LetterSource | undefined },
+  ): Promise<LetterPage> {
+    const task = await this.#tasks.require(caller, taskId, 'task_read')
+    const { total, letters: rows, next } = await listLetters(this.#database.db, task.key, source, range)
+    const shown = await this.#readable(caller, task.domainId, new Set(rows.map((row) => row.channel_id)))
+    const letters = rows.map((row) => ({ ...row, content: shown.has(row.channel_id) ? row.content : undefined }))
+    return { total, letters, next }
+  }
+
+  /** Tries them again; returns their number. Throws `not_found`, `forbidden` and `malformed`. */
+  async retry(caller: TaskCaller, taskId: string, selection: LetterSelection): Promise<number> {
+    const task = await this.#tasks.require(caller, taskId, 'task_start')
+    requireSelection(selection)
+    const count = await this.#database.transaction((tx) => retryLetters(tx, task.key, selection))
+    hintMessages(this.#bus)
+    hintPublications(this.#bus)
+    return count
+  }
+
+  /** Removes them; returns their number. Throws `not_found`, `forbidden` and `malformed`. */
+  async discard(caller: TaskCaller, taskId: string, selection: LetterSelection): Promise<number> {
+    const task = await this.#tasks.require(caller, taskId, 'task_update')
+    requireSelection(selection)
+    return await this.#database.transaction((tx) => discardLetters(tx, task.key, selection))
+  }
+
   /** Whether the caller may read each of these channels of the domain. */
-  async function readable(
+  async #readable(
     caller: TaskCaller,
     domainId: string | null,
     channelIds: ReadonlySet<string>,
@@ -28,7 +70,7 @@ export function createLettersService({ database, bus, access, tasks }: LettersDe
     const found = await Promise.all(
       [...channelIds].map(async (channelId) => {
         try {
-          await access.requireChannel(caller, 'subscribe', domainId, channelId)
+          await this.#access.requireChannel(caller, 'subscribe', domainId, channelId)
           return [channelId]
         } catch (error) {
           if (error instanceof ServiceError && error.kind === 'forbidden') return []
@@ -37,37 +79,5 @@ export function createLettersService({ database, bus, access, tasks }: LettersDe
       }),
     )
     return new Set(found.flat())
-  }
-
-  return {
-    /** The newest first. Throws `not_found`. */
-    async list(
-      caller: TaskCaller,
-      taskId: string,
-      { source, ...range }: PageRange & { source?: LetterSource | undefined },
-    ): Promise<LetterPage> {
-      const task = await tasks.require(caller, taskId, 'task_read')
-      const { total, letters: rows, next } = await listLetters(database.db, task.key, source, range)
-      const shown = await readable(caller, task.domainId, new Set(rows.map((row) => row.channel_id)))
-      const letters = rows.map((row) => ({ ...row, content: shown.has(row.channel_id) ? row.content : undefined }))
-      return { total, letters, next }
-    },
-
-    /** Tries them again; returns their number. Throws `not_found`, `forbidden` and `malformed`. */
-    async retry(caller: TaskCaller, taskId: string, selection: LetterSelection): Promise<number> {
-      const task = await tasks.require(caller, taskId, 'task_start')
-      requireSelection(selection)
-      const count = await database.transaction((tx) => retryLetters(tx, task.key, selection))
-      hintMessages(bus)
-      hintPublications(bus)
-      return count
-    },
-
-    /** Removes them; returns their number. Throws `not_found`, `forbidden` and `malformed`. */
-    async discard(caller: TaskCaller, taskId: string, selection: LetterSelection): Promise<number> {
-      const task = await tasks.require(caller, taskId, 'task_update')
-      requireSelection(selection)
-      return await database.transaction((tx) => discardLetters(tx, task.key, selection))
-    },
   }
 }

@@ -15,32 +15,43 @@ export type ReplaysDeps = {
   tasks: TasksService
   newId: () => string
 }
-export type ReplaysService = ReturnType<typeof createReplaysService>
 
-export function createReplaysService({ database, bus, access, tasks, newId }: ReplaysDeps) {
-  return {
-    /** Throws `unauthenticated` without a user, `forbidden` without the right to read the channel. */
-    async start(caller: TaskCaller, taskId: string, body: NewReplay): Promise<{ id: string }> {
-      const task = await tasks.require(caller, taskId, 'task_start')
-      if (caller === undefined) throw new ServiceError('unauthenticated', 'a replay requires a token')
-      requireChannelId(body.channel_id, '/channel_id')
-      if (body.from >= body.to) throw refusedField('/from', 'must be before to')
-      if (task.domainId === null) throw new ServiceError('unprocessable', 'a task of no domain has no channels')
-      await access.requireChannel(caller, 'subscribe', task.domainId, body.channel_id)
-      const id = newId()
-      const replay = {
-        id,
-        taskKey: task.key,
-        userKey: caller.key,
-        channelId: body.channel_id,
-        from: body.from,
-        to: body.to,
-      }
-      if (!(await openReplay(database, bus, replay)))
-        throw new ServiceError('unavailable', `${MAX_OPEN_REPLAYS} replays of the task are running already`, {
-          retryAfterSeconds: 5,
-        })
-      return { id }
-    },
+export class ReplaysService {
+  readonly #database: Database
+  readonly #bus: Bus
+  readonly #access: TaskAccess
+  readonly #tasks: TasksService
+  readonly #newId: () => string
+
+  constructor({ database, bus, access, tasks, newId }: ReplaysDeps) {
+    this.#database = database
+    this.#bus = bus
+    this.#access = access
+    this.#tasks = tasks
+    this.#newId = newId
+  }
+
+  /** Throws `unauthenticated` without a user, `forbidden` without the right to read the channel. */
+  async start(caller: TaskCaller, taskId: string, body: NewReplay): Promise<{ id: string }> {
+    const task = await this.#tasks.require(caller, taskId, 'task_start')
+    if (caller === undefined) throw new ServiceError('unauthenticated', 'a replay requires a token')
+    requireChannelId(body.channel_id, '/channel_id')
+    if (body.from >= body.to) throw refusedField('/from', 'must be before to')
+    if (task.domainId === null) throw new ServiceError('unprocessable', 'a task of no domain has no channels')
+    await this.#access.requireChannel(caller, 'subscribe', task.domainId, body.channel_id)
+    const id = this.#newId()
+    const replay = {
+      id,
+      taskKey: task.key,
+      userKey: caller.key,
+      channelId: body.channel_id,
+      from: body.from,
+      to: body.to,
+    }
+    if (!(await openReplay(this.#database, this.#bus, replay)))
+      throw new ServiceError('unavailable', `${MAX_OPEN_REPLAYS} replays of the task are running already`, {
+        retryAfterSeconds: 5,
+      })
+    return { id }
   }
 }

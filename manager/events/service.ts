@@ -5,7 +5,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { Slots } from '#core/slots.ts'
 import { startAccessWatch } from '#core/streams/index.ts'
 import { startTaskEventFanOut } from '#queues/index.ts'
-import type { TaskEvent, TaskEventFollowing } from '#queues/index.ts'
+import type { TaskEvent, TaskEventFanOut, TaskEventFollowing } from '#queues/index.ts'
 import type { AllowedDomains, TaskAccess, TaskCaller } from '../access/access.ts'
 
 /** Streams of one process, and of one user in it: the permissions of each are checked repeatedly. */
@@ -28,87 +28,91 @@ export type Follower = {
 type VisibleDomains = ReadonlySet<number> | 'all' | 'no domain'
 type Seen = { tasks: VisibleDomains; workers: VisibleDomains }
 
-export type EventsService = ReturnType<typeof createEventsService>
-
-export function createEventsService({ database, access, logger }: EventsDeps) {
-  const slots = new Slots({
+export class EventsService {
+  readonly #access: TaskAccess
+  readonly #slots = new Slots({
     what: 'streams of task events',
     max: MAX_FOLLOWERS,
     share: MAX_FOLLOWERS_PER_USER,
     per: 'user',
   })
-  const watch = startAccessWatch()
-  const fanOut = startTaskEventFanOut(database, logger)
+  readonly #watch = startAccessWatch()
+  readonly #fanOut: TaskEventFanOut
 
-  async function visibleTo(caller: TaskCaller): Promise<Seen> {
+  constructor({ database, access, logger }: EventsDeps) {
+    this.#access = access
+    this.#fanOut = startTaskEventFanOut(database, logger)
+  }
+
+  /**
+   * Events of the caller's domains from now on, or after the event with this id. `authenticate` is repeated while the
+   * stream is open. Throws `malformed` for an invalid id, `rate_limited` and `unavailable` with too many followers.
+   */
+  async follow(
+    authenticate: () => Promise<TaskCaller>,
+    lastEventId: string | undefined,
+    follower: Follower,
+  ): Promise<{ close(): void }> {
+    const caller = await authenticate()
+    const leave = await this.#slots.take(caller?.key ?? null)
+    let following: TaskEventFollowing | undefined
+    let unwatch = () => undefined as void
+    const close = () => {
+      unwatch()
+      following?.close()
+      leave()
+    }
+    try {
+      let seen = await this.#visibleTo(caller)
+      following = await this.#fanOut.follow(
+        {
+          sees: (event) => isVisible(event, seen),
+          deliver: (event) => follower.deliver(event),
+          gap: () => follower.gap(),
+          // The response begins when the past events were delivered.
+          drained: () => Promise.resolve(),
+          isEnded: () => false,
+          stop: () => follower.end('stopping'),
+        },
+        lastEventId,
+      )
+      unwatch = this.#watch.add({
+        authorize: async () => {
+          const now = await this.#visibleTo(await authenticate())
+          if (isNothing(now) && !isNothing(seen))
+            throw new ServiceError('forbidden', 'no domain allows you to read tasks or workers')
+          seen = now
+        },
+        lost(kind) {
+          close()
+          follower.end(kind === 'unauthenticated' ? kind : 'forbidden')
+        },
+      })
+      return { close }
+    } catch (error) {
+      close()
+      throw error
+    }
+  }
+
+  /** This process committed a change: reads at once. */
+  wake(): void {
+    this.#fanOut.wake()
+  }
+
+  async stop(): Promise<void> {
+    this.#watch.stop()
+    await this.#fanOut.stop()
+  }
+
+  async #visibleTo(caller: TaskCaller): Promise<Seen> {
     const [tasks, workers] = await Promise.all([
-      access.domains(caller, 'task_read'),
-      access.domains(caller, 'worker_read'),
+      this.#access.domains(caller, 'task_read'),
+      this.#access.domains(caller, 'worker_read'),
     ])
     const keys = (domains: AllowedDomains) =>
       typeof domains === 'string' ? domains : new Set(domains.map(({ key }) => key))
     return { tasks: keys(tasks), workers: keys(workers) }
-  }
-
-  return {
-    /**
-     * Events of the caller's domains from now on, or after the event with this id. `authenticate` is repeated while the
-     * stream is open. Throws `malformed` for an invalid id, `rate_limited` and `unavailable` with too many followers.
-     */
-    async follow(
-      authenticate: () => Promise<TaskCaller>,
-      lastEventId: string | undefined,
-      follower: Follower,
-    ): Promise<{ close(): void }> {
-      const caller = await authenticate()
-      const leave = await slots.take(caller?.key ?? null)
-      let following: TaskEventFollowing | undefined
-      let unwatch = () => undefined as void
-      const close = () => {
-        unwatch()
-        following?.close()
-        leave()
-      }
-      try {
-        let seen = await visibleTo(caller)
-        following = await fanOut.follow(
-          {
-            sees: (event) => isVisible(event, seen),
-            deliver: (event) => follower.deliver(event),
-            gap: () => follower.gap(),
-            // The response begins when the past events were delivered.
-            drained: () => Promise.resolve(),
-            isEnded: () => false,
-            stop: () => follower.end('stopping'),
-          },
-          lastEventId,
-        )
-        unwatch = watch.add({
-          async authorize() {
-            const now = await visibleTo(await authenticate())
-            if (isNothing(now) && !isNothing(seen))
-              throw new ServiceError('forbidden', 'no domain allows you to read tasks or workers')
-            seen = now
-          },
-          lost(kind) {
-            close()
-            follower.end(kind === 'unauthenticated' ? kind : 'forbidden')
-          },
-        })
-        return { close }
-      } catch (error) {
-        close()
-        throw error
-      }
-    },
-
-    /** This process committed a change: reads at once. */
-    wake: () => fanOut.wake(),
-
-    async stop(): Promise<void> {
-      watch.stop()
-      await fanOut.stop()
-    },
   }
 }
 

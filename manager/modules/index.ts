@@ -9,7 +9,7 @@ import type { TaskAccess } from '../access/access.ts'
 import type { Callers } from '../access/callers.ts'
 import type { Cluster } from '../placement/cluster.ts'
 import { ModuleContent } from './content.ts'
-import { createModulePolicies } from './policies.ts'
+import { ModulePolicies } from './policies.ts'
 import { ProxyClient } from './proxy-client.ts'
 import type { BodyReceiver } from './received-body.ts'
 import { createImageResolver } from './resolve.ts'
@@ -56,7 +56,7 @@ export function createModules(deps: ModulesDeps): Modules {
   const { tickets, proxyAddress } = deps
   const proxy = new ProxyClient(proxyAddress, deps.certificate, deps.proxyToken)
   const uploads = new UploadReader(database, tickets)
-  const policies = createModulePolicies(database)
+  const policies = new ModulePolicies(database)
   const images = createImageResolver({ proxy, policies, record: createUseRecorder(database), logger })
   const modules = new ModulesService({
     database,

@@ -14,13 +14,6 @@ export type ModulePolicy = {
   keys: readonly string[]
 }
 
-export type ModulePolicies = {
-  /** The policy, at most a second old; null: of tasks of no domain. */
-  find(domainId: string | null): Promise<ModulePolicy>
-  /** Throws `malformed` with the invalid key. */
-  set(domain: { key: number; id: string } | null, policy: ModulePolicy, caller: TaskCaller): Promise<void>
-}
-
 export const NO_POLICY: ModulePolicy = { signatures: 'off', keys: [] }
 const CACHE_TTL_MS = 1_000
 const MAX_CACHED_POLICIES = 1_000
@@ -28,35 +21,47 @@ const PUBLIC_KEY =
   /^\s*-----BEGIN (?:RSA )?PUBLIC KEY-----\r?\n[A-Za-z0-9+/=\r\n]+-----END (?:RSA )?PUBLIC KEY-----\s*$/
 const KEY_TYPES = new Set(['ec', 'ed25519', 'rsa'])
 
-export function createModulePolicies(database: Database): ModulePolicies {
-  const remembered = new BoundedCache<string, ModulePolicy>({ maxEntries: MAX_CACHED_POLICIES, ttl: CACHE_TTL_MS })
-  return {
-    async find(domainId) {
-      const known = remembered.get(domainId ?? '')
-      if (known !== undefined) return known
-      const { rows } = await sql<ModulePolicy>`
-        SELECT p.signatures, p.keys FROM module_policies p LEFT JOIN domains d ON d.key = p.domain_key
-        WHERE (p.domain_key IS NULL AND ${domainId}::uuid IS NULL) OR d.id = ${domainId}::uuid`.execute(database.db)
-      const policy = rows[0] ?? NO_POLICY
-      remembered.set(domainId ?? '', policy)
-      return policy
-    },
+export class ModulePolicies {
+  readonly #database: Database
+  readonly #remembered = new BoundedCache<string, ModulePolicy>({ maxEntries: MAX_CACHED_POLICIES, ttl: CACHE_TTL_MS })
 
-    async set(domain, { signatures, keys }, caller) {
-      keys.forEach(requirePublicKey)
-      if (signatures !== 'off' && keys.length === 0) {
-        throw refuse('/keys', `must contain at least one public key when signatures is ${signatures}`)
-      }
-      await database.transaction(async (tx) => {
-        await sql`
+  constructor(database: Database) {
+    this.#database = database
+  }
+
+  /** The policy, at most a second old; null: of tasks of no domain. */
+  async find(domainId: string | null): Promise<ModulePolicy> {
+    const known = this.#remembered.get(domainId ?? '')
+    if (known !== undefined) return known
+    const { rows } = await sql<ModulePolicy>`
+        SELECT p.signatures, p.keys FROM module_policies p LEFT JOIN domains d ON d.key = p.domain_key
+        WHERE (p.domain_key IS NULL AND ${domainId}::uuid IS NULL) OR d.id = ${domainId}::uuid`.execute(
+      this.#database.db,
+    )
+    const policy = rows[0] ?? NO_POLICY
+    this.#remembered.set(domainId ?? '', policy)
+    return policy
+  }
+
+  /** Throws `malformed` with the invalid key. */
+  async set(
+    domain: { key: number; id: string } | null,
+    { signatures, keys }: ModulePolicy,
+    caller: TaskCaller,
+  ): Promise<void> {
+    keys.forEach(requirePublicKey)
+    if (signatures !== 'off' && keys.length === 0) {
+      throw refuse('/keys', `must contain at least one public key when signatures is ${signatures}`)
+    }
+    await this.#database.transaction(async (tx) => {
+      await sql`
           INSERT INTO module_policies (domain_key, signatures, keys) VALUES (${domain?.key ?? null}, ${signatures}, ${[...keys]}::text[])
           ON CONFLICT ON CONSTRAINT module_policies_domain_key
           DO UPDATE SET signatures = excluded.signatures, keys = excluded.keys, updated_at = now()`.execute(tx)
-        const change = { operation: 'module.update_policy', attributes: { signatures, keys_total: keys.length } }
-        await writeRecords(tx, [domainRecord(actorOf(caller), domain?.key ?? null, change)])
-      })
-      remembered.delete(domain?.id ?? '')
-    },
+      const change = { operation: 'module.update_policy', attributes: { signatures, keys_total: keys.length } }
+      await writeRecords(tx, [domainRecord(actorOf(caller), domain?.key ?? null, change)])
+    })
+    this.#remembered.delete(domain?.id ?? '')
   }
 }
 

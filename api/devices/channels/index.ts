@@ -1,4 +1,3 @@
 export { legacyChannelRoutes } from './legacy-routes.ts'
 export { channelRoutes } from './routes.ts'
-export { createChannelsService } from './service.ts'
-export type { ChannelsService } from './service.ts'
+export { ChannelsService } from './service.ts'

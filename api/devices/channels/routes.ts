@@ -133,8 +133,8 @@ export function channelRoutes(channels: ChannelsService, bulk: BulkTurns): Route
         view: async (caller, at, withRoles) => present(await channels.get(caller, at, withRoles)),
         setTags: async (caller, at, names) => present(await channels.setTags(caller, at, names)),
         setStatus: async (caller, at, status) => present(await channels.setStatus(caller, at, status)),
-        setParent: channels.setParent,
-        removeParent: channels.removeParent,
+        setParent: (caller, at, groupId) => channels.setParent(caller, at, groupId),
+        removeParent: (caller, at) => channels.removeParent(caller, at),
       },
     })
     for (const path of entityPaths('channel')) {

@@ -21,14 +21,14 @@ import { inTurns } from '#core/turns.ts'
 import { nameTakenItem, requireDistinct, requireItemLimit, takenItem } from '../connectable/bulk.ts'
 import { openSecret, sealSecret, secretMac } from '../secrets/index.ts'
 import {
-  createConnectableRules,
+  ConnectableRules,
   enterWithin,
   findPage,
   parseShown,
   requireCreation,
   withParent,
 } from '../connectable/index.ts'
-import type { Address, ConnectableDeps, ConnectableRules, Within } from '../connectable/index.ts'
+import type { Address, ConnectableDeps, Within } from '../connectable/index.ts'
 import { connectedTo, deviceFilters } from '../connectable/filters.ts'
 import { parseReportedFilter, stateFilters } from '../state/index.ts'
 import { activityOf, byLastSeen, hasState } from './activity.ts'
@@ -76,7 +76,7 @@ export class ClientsService {
     this.#keyring = deps.keyring
     this.#journal = deps.journal
     this.#givenSecrets = deps.givenSecrets
-    this.#rules = createConnectableRules(deps, clientTable, factsOf)
+    this.#rules = new ConnectableRules(deps, clientTable, factsOf)
   }
 
   /**

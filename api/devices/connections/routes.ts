@@ -27,17 +27,16 @@ type Ids = { domain_id?: string; channel_id?: string; client_id?: string }
 export function connectionRoutes(connections: ConnectionsService, bulk: BulkTurns): RoutePlugin {
   return (app) => {
     const verbs = [
-      { verb: 'connect', status: 201, summary: 'Connect every client with every channel', apply: connections.connect },
+      { verb: 'connect', status: 201, summary: 'Connect every client with every channel' },
       {
         verb: 'disconnect',
         status: 204,
         summary: 'Disconnect every client from every channel',
-        apply: connections.disconnect,
       },
     ] as const
     for (const { prefix, params, description } of SCOPES) {
       const about = description === undefined ? {} : { description }
-      for (const { verb, status, summary, apply } of verbs) {
+      for (const { verb, status, summary } of verbs) {
         const response = responses({ [status]: NoBody }, ...KINDS)
         // The oldest clients use the one domain of their token, and their paths contain neither a domain nor the
         // collection.
@@ -59,7 +58,7 @@ export function connectionRoutes(connections: ConnectionsService, bulk: BulkTurn
             },
             async (request, reply) => {
               const { domain_id: domainId } = request.params as Ids
-              await apply(request.principal, { domainId }, requestsOf({}, request.body))
+              await connections[verb](request.principal, { domainId }, requestsOf({}, request.body))
               return await reply.code(status).send()
             },
           )
@@ -81,7 +80,7 @@ export function connectionRoutes(connections: ConnectionsService, bulk: BulkTurn
           async (request, reply) => {
             const { domain_id: domainId, channel_id: channelId } = request.params as Ids & { channel_id: string }
             const path = { domainId, channelId }
-            await apply(request.principal, path, requestsOf(path, request.body))
+            await connections[verb](request.principal, path, requestsOf(path, request.body))
             return await reply.code(status).send()
           },
         )

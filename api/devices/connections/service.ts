@@ -11,24 +11,6 @@ import type { ConnectionRequest } from './connection-request.ts'
 /** Without a domain the ids are searched in every domain that the caller has access to (decision 31b). */
 export type ConnectionPath = { domainId: string | undefined; channelId?: string; clientId?: string }
 
-export type ConnectionsService = {
-  /**
-   * Connects all pairs of all items, or none. Connecting an existing pair has no effect (decision 16b). Throws
-   * `forbidden`; for an unknown id `not_found` when it is in the path, otherwise `unprocessable`, like for a disabled
-   * client or channel; `conflict` when the ids of a path without a domain exist in several.
-   */
-  connect(caller: UserPrincipal, path: ConnectionPath, wanted: readonly ConnectionRequest[]): Promise<void>
-  /** Disconnecting a missing pair is not an error. */
-  disconnect(caller: UserPrincipal, path: ConnectionPath, wanted: readonly ConnectionRequest[]): Promise<void>
-  /**
-   * Connects all given clients with all given channels in both directions. The running transaction has created them.
-   * The permission on each of them is checked only for a caller who may not connect in the whole domain.
-   */
-  connectCreated(caller: UserPrincipal, domain: DomainAccess, made: CreatedEnds): Promise<void>
-  /** Connects one pair in both directions and returns the connection (decision 52). */
-  connectPair(caller: UserPrincipal, path: Required<ConnectionPath>): Promise<ConnectionRecord>
-}
-
 /** Clients and channels that the running transaction has created. Other transactions cannot see them yet. */
 export type CreatedEnds = Record<'clients' | 'channels', readonly { key: number; id: string }[]>
 
@@ -37,18 +19,68 @@ type Operation = 'connect' | 'disconnect'
 /** Writes the pairs and returns the number of changed pairs. */
 type Apply = (tx: Transaction, domain: DomainAccess, ends: Ends, pairs: KeyPairs[]) => Promise<number>
 
-export function createConnectionsService({
-  journal,
-  access,
-}: {
-  journal: Journal
-  access: AccessPolicy
-}): ConnectionsService {
+export class ConnectionsService {
+  readonly #journal: Journal
+  readonly #access: AccessPolicy
+
+  constructor({ journal, access }: { journal: Journal; access: AccessPolicy }) {
+    this.#journal = journal
+    this.#access = access
+  }
+
+  /**
+   * Connects all pairs of all items, or none. Connecting an existing pair has no effect (decision 16b). Throws
+   * `forbidden`; for an unknown id `not_found` when it is in the path, otherwise `unprocessable`, like for a disabled
+   * client or channel; `conflict` when the ids of a path without a domain exist in several.
+   */
+  async connect(caller: UserPrincipal, path: ConnectionPath, wanted: readonly ConnectionRequest[]): Promise<void> {
+    await this.#forAll(caller, path, wanted, 'connect', async (tx, domain, ends, pairs) => {
+      requireEnabled(ends)
+      return await insertConnections(tx, domain.domainKey, pairs, caller.id)
+    })
+  }
+
+  /**
+   * Connects all given clients with all given channels in both directions. The running transaction has created them.
+   * The permission on each of them is checked only for a caller who may not connect in the whole domain.
+   */
+  async connectCreated(caller: UserPrincipal, domain: DomainAccess, { clients, channels }: CreatedEnds): Promise<void> {
+    const wanted = { clientIds: clients.map(({ id }) => id), channelIds: channels.map(({ id }) => id), bits: BOTH }
+    if (!domain.can('client_connect_to_channel') || !domain.can('channel_connect_to_client')) {
+      return await this.connect(caller, { domainId: domain.domainId }, [wanted])
+    }
+    const { domainKey } = domain
+    const [clientKeys, channelKeys] = [clients.map(({ key }) => key), channels.map(({ key }) => key)]
+    await this.#journal.change(caller, async (tx, record) => {
+      tx.defer(insertConnections(tx, domainKey, [{ clientKeys, channelKeys, bits: BOTH }], caller.id))
+      const entityKeys = [...clientKeys, ...channelKeys]
+      record({ operation: 'channel.connect', domainKey, entityKeys, attributes: factsOf(wanted) })
+    })
+  }
+
+  /** Disconnecting a missing pair is not an error. */
+  async disconnect(caller: UserPrincipal, path: ConnectionPath, wanted: readonly ConnectionRequest[]): Promise<void> {
+    await this.#forAll(caller, path, wanted, 'disconnect', (tx, _domain, _ends, pairs) => removeConnections(tx, pairs))
+  }
+
+  /** Connects one pair in both directions and returns the connection (decision 52). */
+  async connectPair(caller: UserPrincipal, path: Required<ConnectionPath>): Promise<ConnectionRecord> {
+    let made: ConnectionRecord | undefined
+    await this.#forAll(caller, path, requestsOf(path, {}), 'connect', async (tx, domain, ends, pairs) => {
+      requireEnabled(ends)
+      const changed = await insertConnections(tx, domain.domainKey, pairs, caller.id)
+      const [client, channel] = [ends.clients.get(path.clientId), ends.channels.get(path.channelId)]
+      made = await getConnection(tx, client as Endpoint, channel as Endpoint)
+      return changed
+    })
+    return made as ConnectionRecord
+  }
+
   /**
    * Finds the domain for a path without one: the domain of the first channel, or of the first client when the channel
    * exists in several domains. All other ids must belong to the same domain.
    */
-  async function locateDomain(
+  async #locateDomain(
     caller: UserPrincipal,
     path: ConnectionPath,
     [first]: readonly ConnectionRequest[],
@@ -62,7 +94,7 @@ export function createConnectionsService({
     ] as const) {
       if (id === undefined) continue
       try {
-        return (await access.locate(caller, undefined, type, id)).domain
+        return (await this.#access.locate(caller, undefined, type, id)).domain
       } catch (error) {
         const kind = kindOf(error)
         if (kind === 'conflict') conflict ??= error
@@ -74,7 +106,7 @@ export function createConnectionsService({
   }
 
   /** Resolves all ids of the request, calls `apply` to write all pairs, and records one journal entry for each item. */
-  async function forAll(
+  async #forAll(
     caller: UserPrincipal,
     path: ConnectionPath,
     wanted: readonly ConnectionRequest[],
@@ -83,11 +115,11 @@ export function createConnectionsService({
   ): Promise<void> {
     const domain =
       path.domainId === undefined
-        ? await locateDomain(caller, path, wanted, operation)
-        : await access.enter(caller, path.domainId)
+        ? await this.#locateDomain(caller, path, wanted, operation)
+        : await this.#access.enter(caller, path.domainId)
     const clientIds = [...new Set(wanted.flatMap((one) => one.clientIds))]
     const channelIds = [...new Set(wanted.flatMap((one) => one.channelIds))]
-    await journal.change(caller, async (tx, record) => {
+    await this.#journal.change(caller, async (tx, record) => {
       const ends = {
         clients: byId(await findEndpoints(tx, domain, 'client', clientIds, 'connect_to_channel')),
         channels: byId(await findEndpoints(tx, domain, 'channel', channelIds, 'connect_to_client')),
@@ -105,44 +137,6 @@ export function createConnectionsService({
         record({ operation: `channel.${operation}`, domainKey: domain.domainKey, entityKeys, attributes: factsOf(one) })
       }
     })
-  }
-
-  async function connect(caller: UserPrincipal, path: ConnectionPath, wanted: readonly ConnectionRequest[]) {
-    await forAll(caller, path, wanted, 'connect', async (tx, domain, ends, pairs) => {
-      requireEnabled(ends)
-      return await insertConnections(tx, domain.domainKey, pairs, caller.id)
-    })
-  }
-
-  return {
-    connect,
-    async connectCreated(caller, domain, { clients, channels }) {
-      const wanted = { clientIds: clients.map(({ id }) => id), channelIds: channels.map(({ id }) => id), bits: BOTH }
-      if (!domain.can('client_connect_to_channel') || !domain.can('channel_connect_to_client')) {
-        return await connect(caller, { domainId: domain.domainId }, [wanted])
-      }
-      const { domainKey } = domain
-      const [clientKeys, channelKeys] = [clients.map(({ key }) => key), channels.map(({ key }) => key)]
-      await journal.change(caller, async (tx, record) => {
-        tx.defer(insertConnections(tx, domainKey, [{ clientKeys, channelKeys, bits: BOTH }], caller.id))
-        const entityKeys = [...clientKeys, ...channelKeys]
-        record({ operation: 'channel.connect', domainKey, entityKeys, attributes: factsOf(wanted) })
-      })
-    },
-    async disconnect(caller, path, wanted) {
-      await forAll(caller, path, wanted, 'disconnect', (tx, _domain, _ends, pairs) => removeConnections(tx, pairs))
-    },
-    async connectPair(caller, path) {
-      let made: ConnectionRecord | undefined
-      await forAll(caller, path, requestsOf(path, {}), 'connect', async (tx, domain, ends, pairs) => {
-        requireEnabled(ends)
-        const changed = await insertConnections(tx, domain.domainKey, pairs, caller.id)
-        const [client, channel] = [ends.clients.get(path.clientId), ends.channels.get(path.channelId)]
-        made = await getConnection(tx, client as Endpoint, channel as Endpoint)
-        return changed
-      })
-      return made as ConnectionRecord
-    },
   }
 }
 

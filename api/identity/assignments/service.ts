@@ -25,103 +25,109 @@ import type { AssignedQuery, Assignment, Unassignment } from './schema.ts'
 import { MAX_ASSIGNED } from './schema.ts'
 import { listAssigned, parseAssignedFilter } from './repository.ts'
 
-export type AssignmentsService = {
+type Entered = { domain: DomainAccess; located: LocatedEntity | undefined; entity: RoleEntity }
+
+export class AssignmentsService {
+  readonly #database: Database
+  readonly #journal: Journal
+  readonly #access: AccessPolicy
+  readonly #memberships: MembershipsService
+
+  constructor({
+    database,
+    journal,
+    access,
+    memberships,
+  }: {
+    database: Database
+    journal: Journal
+    access: AccessPolicy
+    memberships: MembershipsService
+  }) {
+    this.#database = database
+    this.#journal = journal
+    this.#access = access
+    this.#memberships = memberships
+  }
+
   /**
    * Assigns all users or none. Assigning an existing relation has no effect. Throws `malformed`, `too_large`,
    * `forbidden` for a relation with actions that the caller does not have, `unprocessable` for an unknown user or, on
    * an entity, a user who is not a member of its domain.
    */
-  assign(caller: UserPrincipal, target: RoleTarget, input: Assignment): Promise<void>
+  async assign(caller: UserPrincipal, target: RoleTarget, input: Assignment): Promise<void> {
+    const relation = parseRelation(input.relation)
+    const userIds = requireUserIds(input.user_ids)
+    const entered = await this.#enter(caller, target)
+    await this.#require(entered, 'add_role_users')
+    const { entity, domain, located } = entered
+    const holds = await readActionCheck(domain, located)
+    await this.#journal.change(caller, async (tx, record) => {
+      const role = await ensureRelationRole(tx, entity, relation, caller.id)
+      requireGrantable(holds, role.actions)
+      const members = await addMembers(tx, entity, role, userIds)
+      record({
+        operation: `${entity.type}.role.add_members`,
+        domainKey: domain.domainKey,
+        // The key of the domain is omitted: it would invalidate all cache entries of its channels and devices.
+        entityKeys: [...(located === undefined ? [] : [entity.key]), ...members.map((member) => member.key)],
+        attributes: { id: role.id, name: role.name, entity_id: entity.id, relation, members: userIds },
+      })
+    })
+  }
+
   /**
    * Removes the relation, or without one every role on the entity, and for a domain every role on entities in it.
    * Removing a missing relation is not an error. Throws `invalid_state` for the last administrator (decision 33),
    * unless a platform administrator forces it.
    */
-  unassign(caller: UserPrincipal, target: RoleTarget, input: Unassignment, options: Force): Promise<void>
+  async unassign(caller: UserPrincipal, target: RoleTarget, input: Unassignment, options: Force): Promise<void> {
+    const relation = input.relation === undefined ? undefined : parseRelation(input.relation)
+    const given = input.user_ids ?? (input.user_id === undefined ? [] : [input.user_id])
+    const userIds = requireUserIds(given)
+    if (relation === undefined) {
+      await this.#memberships.removeEntityMembers(caller, target, userIds, options)
+      return
+    }
+    const entered = await this.#enter(caller, target)
+    await this.#require(entered, 'remove_role_users')
+    const { entity } = entered
+    const roleId =
+      relation === 'administrator'
+        ? adminRoleId(entity.type, entity.key)
+        : (await findRoleByName(this.#database.db, entity.key, roleNameOf(relation)))?.id
+    // The role of this relation does not exist, so it has no members.
+    if (roleId === undefined) return
+    await this.#memberships.removeMembers(caller, target, roleId, userIds, options)
+  }
+
   /** Lists the users with a role on the entity itself. Throws `forbidden` without `view_role_users`. */
-  listUsers(caller: UserPrincipal, target: RoleTarget, query: AssignedQuery): Promise<Page<UserRecord>>
+  async listUsers(caller: UserPrincipal, target: RoleTarget, query: AssignedQuery): Promise<Page<UserRecord>> {
+    const filter = parseAssignedFilter(caller, query)
+    const entered = await this.#enter(caller, target)
+    await this.#require(entered, 'view_role_users')
+    return await listAssigned(this.#database.db, entered.entity, query, filter)
+  }
+
   /** Returns every action of the caller on the entity, from any role. */
-  permissions(caller: UserPrincipal, target: RoleTarget): Promise<string[]>
-}
+  async permissions(caller: UserPrincipal, target: RoleTarget): Promise<string[]> {
+    const { domain, located, entity } = await this.#enter(caller, target)
+    const holds = await readActionCheck(domain, located)
+    return ACTIONS[entity.type].filter(holds)
+  }
 
-type Entered = { domain: DomainAccess; located: LocatedEntity | undefined; entity: RoleEntity }
-
-export function createAssignmentsService({
-  database,
-  journal,
-  access,
-  memberships,
-}: {
-  database: Database
-  journal: Journal
-  access: AccessPolicy
-  memberships: MembershipsService
-}): AssignmentsService {
-  async function enter(caller: UserPrincipal, { type, domainId, id }: RoleTarget): Promise<Entered> {
+  async #enter(caller: UserPrincipal, { type, domainId, id }: RoleTarget): Promise<Entered> {
     if (type === 'domain') {
-      const domain = await access.enter(caller, id)
+      const domain = await this.#access.enter(caller, id)
       return { domain, located: undefined, entity: roleEntityOf(domain) }
     }
-    const { domain, entity } = await access.locate(caller, domainId, type, id)
+    const { domain, entity } = await this.#access.locate(caller, domainId, type, id)
     return { domain, located: entity, entity: roleEntityOf(domain, entity) }
   }
 
-  async function require({ domain, located }: Entered, action: DomainAction): Promise<void> {
+  async #require({ domain, located }: Entered, action: DomainAction): Promise<void> {
     if (located === undefined) domain.require(action)
     else await domain.requireOn(located, action)
-  }
-
-  return {
-    async assign(caller, target, input) {
-      const relation = parseRelation(input.relation)
-      const userIds = requireUserIds(input.user_ids)
-      const entered = await enter(caller, target)
-      await require(entered, 'add_role_users')
-      const { entity, domain, located } = entered
-      const holds = await readActionCheck(domain, located)
-      await journal.change(caller, async (tx, record) => {
-        const role = await ensureRelationRole(tx, entity, relation, caller.id)
-        requireGrantable(holds, role.actions)
-        const members = await addMembers(tx, entity, role, userIds)
-        record({
-          operation: `${entity.type}.role.add_members`,
-          domainKey: domain.domainKey,
-          // The key of the domain is omitted: it would invalidate all cache entries of its channels and devices.
-          entityKeys: [...(located === undefined ? [] : [entity.key]), ...members.map((member) => member.key)],
-          attributes: { id: role.id, name: role.name, entity_id: entity.id, relation, members: userIds },
-        })
-      })
-    },
-    async unassign(caller, target, input, options) {
-      const relation = input.relation === undefined ? undefined : parseRelation(input.relation)
-      const given = input.user_ids ?? (input.user_id === undefined ? [] : [input.user_id])
-      const userIds = requireUserIds(given)
-      if (relation === undefined) {
-        await memberships.removeEntityMembers(caller, target, userIds, options)
-        return
-      }
-      const entered = await enter(caller, target)
-      await require(entered, 'remove_role_users')
-      const { entity } = entered
-      const roleId =
-        relation === 'administrator'
-          ? adminRoleId(entity.type, entity.key)
-          : (await findRoleByName(database.db, entity.key, roleNameOf(relation)))?.id
-      // The role of this relation does not exist, so it has no members.
-      if (roleId === undefined) return
-      await memberships.removeMembers(caller, target, roleId, userIds, options)
-    },
-    async listUsers(caller, target, query) {
-      const filter = parseAssignedFilter(caller, query)
-      const entered = await enter(caller, target)
-      await require(entered, 'view_role_users')
-      return await listAssigned(database.db, entered.entity, query, filter)
-    },
-    async permissions(caller, target) {
-      const { domain, located, entity } = await enter(caller, target)
-      const holds = await readActionCheck(domain, located)
-      return ACTIONS[entity.type].filter(holds)
-    },
   }
 }
 

@@ -12,20 +12,6 @@ import { countEntities } from './removal.ts'
 import type { DomainRecord, DomainStatus } from './record.ts'
 import { findRestorable, lockDomain, updateDomain } from './repository.ts'
 
-export type DomainStatusService = {
-  /**
-   * Idempotent. Restores a deleted domain during its grace period, for members of its built-in role. Only platform
-   * administrators can enable a frozen domain. Throws `forbidden`.
-   */
-  enable(caller: UserPrincipal, id: string): Promise<DomainRecord>
-  /** Restricts access to administrators of the domain and stops its messages. Idempotent. */
-  disable(caller: UserPrincipal, id: string): Promise<DomainRecord>
-  /** Restricts access to platform administrators. Requires a platform administrator. Idempotent. */
-  freeze(caller: UserPrincipal, id: string): Promise<DomainRecord>
-  /** Denies all access. The purge removes the domain after its grace period. */
-  remove(caller: UserPrincipal, id: string): Promise<void>
-}
-
 const OPERATIONS = {
   enabled: 'domain.enable',
   disabled: 'domain.disable',
@@ -33,22 +19,50 @@ const OPERATIONS = {
   deleted: 'domain.delete',
 } as const satisfies Record<DomainStatus, string>
 
-export function createDomainStatusService({
-  database,
-  journal,
-  access,
-}: {
-  database: Database
-  journal: Journal
-  access: AccessPolicy
-}): DomainStatusService {
-  async function setStatus(
+export class DomainStatusService {
+  readonly #database: Database
+  readonly #journal: Journal
+  readonly #access: AccessPolicy
+
+  constructor({ database, journal, access }: { database: Database; journal: Journal; access: AccessPolicy }) {
+    this.#database = database
+    this.#journal = journal
+    this.#access = access
+  }
+
+  /**
+   * Idempotent. Restores a deleted domain during its grace period, for members of its built-in role. Only platform
+   * administrators can enable a frozen domain. Throws `forbidden`.
+   */
+  async enable(caller: UserPrincipal, id: string): Promise<DomainRecord> {
+    const restorable = await this.#findRestorableKey(caller, id)
+    if (restorable !== undefined) return await this.#setStatus(caller, restorable, 'enabled', { isRestoring: true })
+    return await this.#setStatus(caller, await this.#requireKey(caller, id, 'enable'), 'enabled')
+  }
+
+  /** Restricts access to administrators of the domain and stops its messages. Idempotent. */
+  async disable(caller: UserPrincipal, id: string): Promise<DomainRecord> {
+    return await this.#setStatus(caller, await this.#requireKey(caller, id, 'disable'), 'disabled')
+  }
+
+  /** Restricts access to platform administrators. Requires a platform administrator. Idempotent. */
+  async freeze(caller: UserPrincipal, id: string): Promise<DomainRecord> {
+    this.#access.requirePlatformAdmin(caller)
+    return await this.#setStatus(caller, (await this.#access.enter(caller, id)).domainKey, 'freezed')
+  }
+
+  /** Denies all access. The purge removes the domain after its grace period. */
+  async remove(caller: UserPrincipal, id: string): Promise<void> {
+    await this.#setStatus(caller, await this.#requireKey(caller, id, 'delete'), 'deleted')
+  }
+
+  async #setStatus(
     caller: UserPrincipal,
     key: number,
     status: DomainStatus,
     { isRestoring }: { isRestoring: boolean } = { isRestoring: false },
   ): Promise<DomainRecord> {
-    return await journal.change(caller, async (tx, record) => {
+    return await this.#journal.change(caller, async (tx, record) => {
       const before = await lockDomain(tx, key)
       if (before === undefined)
         throw new ServiceError('forbidden', 'failed to perform authorization: the domain is being removed')
@@ -57,15 +71,15 @@ export function createDomainStatusService({
         throw new ServiceError('forbidden', `failed to perform authorization: the domain is ${before.status}`)
       if (before.status === status) return before
       // The purge removes its entities after the grace period.
-      const recordDeletion: Recorder = (entry) => record({ ...entry, later: () => countEntities(database, key) })
+      const recordDeletion: Recorder = (entry) => record({ ...entry, later: () => countEntities(this.#database, key) })
       const after = await updateDomain(tx, key, { status }, caller.id)
       recordDomainChange(status === 'deleted' ? recordDeletion : record, OPERATIONS[status], before, after)
       return after
     })
   }
 
-  async function requireKey(caller: UserPrincipal, id: string, action: DomainAction): Promise<number> {
-    const domain = await access.enter(caller, id)
+  async #requireKey(caller: UserPrincipal, id: string, action: DomainAction): Promise<number> {
+    const domain = await this.#access.enter(caller, id)
     domain.require(action)
     return domain.domainKey
   }
@@ -74,27 +88,11 @@ export function createDomainStatusService({
    * Returns the key of a deleted domain that the caller may restore. The policy and the scopes of tokens do not cover
    * deleted domains.
    */
-  async function findRestorableKey(caller: UserPrincipal, id: string): Promise<number | undefined> {
+  async #findRestorableKey(caller: UserPrincipal, id: string): Promise<number | undefined> {
     if (caller.scope !== undefined) return undefined
-    const found = isId(id) ? await findRestorable(database.db, id, caller.key) : undefined
+    const found = isId(id) ? await findRestorable(this.#database.db, id, caller.key) : undefined
     if (found === undefined || (caller.boundDomainKey !== undefined && caller.boundDomainKey !== found.key))
       return undefined
     return found.isAdmin || caller.isPlatformAdmin ? found.key : undefined
-  }
-
-  return {
-    async enable(caller, id) {
-      const restorable = await findRestorableKey(caller, id)
-      if (restorable !== undefined) return await setStatus(caller, restorable, 'enabled', { isRestoring: true })
-      return await setStatus(caller, await requireKey(caller, id, 'enable'), 'enabled')
-    },
-    disable: async (caller, id) => await setStatus(caller, await requireKey(caller, id, 'disable'), 'disabled'),
-    async freeze(caller, id) {
-      access.requirePlatformAdmin(caller)
-      return await setStatus(caller, (await access.enter(caller, id)).domainKey, 'freezed')
-    },
-    async remove(caller, id) {
-      await setStatus(caller, await requireKey(caller, id, 'delete'), 'deleted')
-    },
   }
 }

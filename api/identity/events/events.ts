@@ -8,8 +8,7 @@ import type { Journal } from '../journal/index.ts'
 import { startEventFanOut } from './fan-out.ts'
 import { startEventPublisher } from './publisher.ts'
 import { eventRoutes } from './routes.ts'
-import { createEventsService } from './service.ts'
-import type { EventsService } from './service.ts'
+import { EventsService } from './service.ts'
 
 export type EventsOptions = {
   database: Database
@@ -45,7 +44,7 @@ export async function startEvents(options: EventsOptions): Promise<Events> {
       redisUrl === undefined || streamLength === 0
         ? undefined
         : await startEventPublisher({ database, journal, logger, redisUrl, streamLength })
-    const service = createEventsService({ database, access, fanOut, budget: streams.budget, logger })
+    const service = new EventsService({ database, access, fanOut, budget: streams.budget, logger })
     return {
       service,
       routes: eventRoutes({ events: service, authenticate, streams, heartbeatMs }),

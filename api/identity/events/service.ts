@@ -47,11 +47,6 @@ export type EventSource = {
   begin(stream: EventWriter): Promise<{ close(): void }>
 }
 
-export type EventsService = {
-  /** Opens the events of a domain after `lastEventId`, or from the current end. Throws `malformed`, `forbidden`. */
-  open(caller: EventCaller, domainId: string, lastEventId: string | undefined): Promise<EventSource>
-}
-
 /** Page size for past events. */
 const PAGE_RECORDS = 200
 /** Deadline for reading the journal. After it the stream is not opened. */
@@ -65,73 +60,84 @@ export type EventsDeps = {
   logger: Logger
 }
 
-export function createEventsService(deps: EventsDeps): EventsService {
-  const { database, access, fanOut, budget, logger } = deps
-  const { db } = database
+export class EventsService {
+  readonly #database: Database
+  readonly #access: AccessPolicy
+  readonly #fanOut: EventFanOut
+  readonly #budget: StreamBudget
+  readonly #logger: Logger
 
-  async function enter(principal: UserPrincipal, domainId: string): Promise<DomainAccess> {
-    const domain = await access.enter(principal, domainId)
+  constructor(deps: EventsDeps) {
+    this.#database = deps.database
+    this.#access = deps.access
+    this.#fanOut = deps.fanOut
+    this.#budget = deps.budget
+    this.#logger = deps.logger
+  }
+
+  /** Opens the events of a domain after `lastEventId`, or from the current end. Throws `malformed`, `forbidden`. */
+  async open(
+    { principal, authenticate }: EventCaller,
+    domainId: string,
+    lastEventId: string | undefined,
+  ): Promise<EventSource> {
+    const after = lastEventId === undefined || lastEventId === '' ? undefined : parsePosition(lastEventId)
+    const { domainKey, domainId: id } = await this.#enter(principal, domainId)
+    const authorize = async () => await this.#enter(await authenticate(), domainId)
+    /** True when every record up to the position of the fan-out was written. */
+    const state = { isCaughtUp: false }
+    let subscriber: Subscriber | undefined
+    return {
+      owner: { user: principal.key, domain: id },
+      keptBytes: () => subscriber?.keptBytes ?? 0,
+      quietPosition: () => {
+        const position = state.isCaughtUp ? this.#fanOut.currentPosition() : undefined
+        return position === undefined ? undefined : formatPosition(position)
+      },
+      begin: async (stream) => {
+        const following = new Subscriber({
+          domainKey,
+          authorize: async () => void (await authorize()),
+          onEnd: (reason) => stream.end(reason),
+          keep: this.#budget.keep,
+        })
+        subscriber = following
+        this.#fanOut.join(following)
+        const close = () => {
+          following.end('closed')
+          this.#fanOut.leave(following)
+        }
+        try {
+          const begin = await this.#findBegin(after)
+          this.#write(following, stream, authorize, { ...begin, state }).catch((error: unknown) => {
+            this.#logger.warn({ err: error }, 'failed to read events for a stream; ending it')
+            stream.end('behind')
+          })
+          return { close }
+        } catch (error) {
+          close()
+          throw error
+        }
+      },
+    }
+  }
+
+  async #enter(principal: UserPrincipal, domainId: string): Promise<DomainAccess> {
+    const domain = await this.#access.enter(principal, domainId)
     domain.require('read')
     return domain
   }
 
   /** Returns the attributes that this caller may read. Undefined when the caller may not read the record. */
-  async function shownAttributes(
-    domain: DomainAccess,
-    record: EventRecord,
-  ): Promise<EventRecord['attributes'] | undefined> {
-    const sight = await visibilityOf(db, domain, record)
+  async #shownAttributes(domain: DomainAccess, record: EventRecord): Promise<EventRecord['attributes'] | undefined> {
+    const sight = await visibilityOf(this.#database.db, domain, record)
     if (sight === 'none') return undefined
     return sight === 'all' ? record.attributes : narrowIds(record.attributes, sight.ids)
   }
 
-  return {
-    async open({ principal, authenticate }, domainId, lastEventId) {
-      const after = lastEventId === undefined || lastEventId === '' ? undefined : parsePosition(lastEventId)
-      const { domainKey, domainId: id } = await enter(principal, domainId)
-      const authorize = async () => await enter(await authenticate(), domainId)
-      /** True when every record up to the position of the fan-out was written. */
-      const state = { isCaughtUp: false }
-      let subscriber: Subscriber | undefined
-      return {
-        owner: { user: principal.key, domain: id },
-        keptBytes: () => subscriber?.keptBytes ?? 0,
-        quietPosition() {
-          const position = state.isCaughtUp ? fanOut.currentPosition() : undefined
-          return position === undefined ? undefined : formatPosition(position)
-        },
-        async begin(stream) {
-          const following = new Subscriber({
-            domainKey,
-            authorize: async () => void (await authorize()),
-            onEnd: (reason) => stream.end(reason),
-            keep: budget.keep,
-          })
-          subscriber = following
-          fanOut.join(following)
-          const close = () => {
-            following.end('closed')
-            fanOut.leave(following)
-          }
-          try {
-            const begin = await findBegin(after)
-            write(following, stream, authorize, { ...begin, state }).catch((error: unknown) => {
-              logger.warn({ err: error }, 'failed to read events for a stream; ending it')
-              stream.end('behind')
-            })
-            return { close }
-          } catch (error) {
-            close()
-            throw error
-          }
-        },
-      }
-    },
-  }
-
-  async function findBegin(after: Position | undefined): Promise<{ begin: Position; hasGap: boolean }> {
+  async #findBegin(after: Position | undefined): Promise<{ begin: Position; hasGap: boolean }> {
     const [end, removed] = await withDeadline(
-      Promise.all([settledEnd(db), findRemovedPosition(db), fanOut.position()]),
+      Promise.all([settledEnd(this.#database.db), findRemovedPosition(this.#database.db), this.#fanOut.position()]),
       OPEN_DEADLINE_MS,
       'reading the journal',
     )
@@ -142,7 +148,7 @@ export function createEventsService(deps: EventsDeps): EventsService {
   }
 
   /** Writes at the speed of the reader. New records wait in the subscriber, which is bounded. */
-  async function writeRecords(
+  async #writeRecords(
     stream: EventWriter,
     subscriber: Subscriber,
     domain: DomainAccess,
@@ -150,14 +156,14 @@ export function createEventsService(deps: EventsDeps): EventsService {
   ): Promise<void> {
     for (const record of records) {
       if (subscriber.ended !== undefined) return
-      const attributes = await shownAttributes(domain, record)
+      const attributes = await this.#shownAttributes(domain, record)
       if (attributes === undefined) continue
       stream.record(record, attributes)
       await stream.drained()
     }
   }
 
-  async function write(
+  async #write(
     subscriber: Subscriber,
     stream: EventWriter,
     authorize: () => Promise<DomainAccess>,
@@ -170,18 +176,18 @@ export function createEventsService(deps: EventsDeps): EventsService {
         stream.gap('events before this position are missing: read the current state again, then continue from here')
       let position = begin
       while (subscriber.ended === undefined) {
-        const target = await fanOut.position()
+        const target = await this.#fanOut.position()
         if (comparePositions(position, target) >= 0) {
           subscriber.after = position
-          if (fanOut.attach(subscriber, target)) break
+          if (this.#fanOut.attach(subscriber, target)) break
           continue
         }
-        const records = await readDomainEvents(db, subscriber.domainKey, {
+        const records = await readDomainEvents(this.#database.db, subscriber.domainKey, {
           after: position,
           until: target,
           limit: PAGE_RECORDS,
         })
-        await writeRecords(stream, subscriber, await authorize(), records)
+        await this.#writeRecords(stream, subscriber, await authorize(), records)
         position = records.length < PAGE_RECORDS ? target : (records.at(-1)?.position ?? target)
       }
       for (;;) {
@@ -189,7 +195,7 @@ export function createEventsService(deps: EventsDeps): EventsService {
         const turn = await subscriber.next()
         state.isCaughtUp = false
         if ('ended' in turn) return
-        await writeRecords(stream, subscriber, await authorize(), turn.records)
+        await this.#writeRecords(stream, subscriber, await authorize(), turn.records)
       }
     } catch (error) {
       const reason = endReasonOf(error)

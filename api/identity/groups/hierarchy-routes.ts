@@ -155,8 +155,8 @@ function addChildrenRoutes(app: HttpApp, moves: MovesService, { base, params }: 
       },
       handler: async (request, reply) => {
         const { children_ids: ids } = request.body
-        const change = method === 'POST' ? moves.addChildren : moves.removeChildren
-        await change(request.principal, addressOf(request.params), ids)
+        const change = method === 'POST' ? 'addChildren' : 'removeChildren'
+        await moves[change](request.principal, addressOf(request.params), ids)
         return await reply.code(success).send()
       },
     })

@@ -12,70 +12,65 @@ import { countRelatives, listRelatives } from './repository.ts'
 import type { ChildrenQuery, HierarchyQuery, ParentsQuery } from './schema.ts'
 import { MAX_LEVELS } from './schema.ts'
 
-export type GroupHierarchyService = {
+/** Maximum number of groups in a response of a hierarchy. Larger hierarchies are read in pages from `/children`. */
+const MAX_HIERARCHY_GROUPS = 10_000
+
+export class GroupHierarchyService {
+  readonly #database: Database
+  readonly #access: AccessPolicy
+
+  constructor({ database, access }: { database: Database; access: AccessPolicy }) {
+    this.#database = database
+    this.#access = access
+  }
+
   /** Lists the readable descendants of the group, level by level. */
-  children(caller: UserPrincipal, at: Address, query: ChildrenQuery): Promise<Page<WithAccess<ListedGroup>>>
+  async children(caller: UserPrincipal, at: Address, query: ChildrenQuery): Promise<Page<WithAccess<ListedGroup>>> {
+    const [filter, levels] = [parseFilter(query), levelsOf(query)]
+    const { domain, group } = await findReadable(this.#database.db, this.#access, caller, at)
+    return await listPage(this.#database.db, [domain], filter, { side: 'below', key: group.key, ...levels })
+  }
+
   /** Lists the readable ancestors of the group, nearest first. */
-  parents(caller: UserPrincipal, at: Address, query: ParentsQuery): Promise<Page<WithAccess<ListedGroup>>>
+  async parents(caller: UserPrincipal, at: Address, query: ParentsQuery): Promise<Page<WithAccess<ListedGroup>>> {
+    const filter = parseFilter(query)
+    const { domain, group } = await findReadable(this.#database.db, this.#access, caller, at)
+    return await listPage(this.#database.db, [domain], filter, {
+      side: 'above',
+      key: group.key,
+      fromLevel: 1,
+      toLevel: MAX_LEVELS,
+    })
+  }
+
   /**
    * Returns the group with all ancestors or descendants, also those that the caller may not read. Throws
    * `unprocessable` above `MAX_HIERARCHY_GROUPS`.
    */
-  hierarchy(
+  async hierarchy(
     caller: UserPrincipal,
     at: Address,
-    query: HierarchyQuery,
-  ): Promise<(GroupRecord & { isReadable: boolean })[]>
-}
-
-/** Maximum number of groups in a response of a hierarchy. Larger hierarchies are read in pages from `/children`. */
-const MAX_HIERARCHY_GROUPS = 10_000
-
-export function createGroupHierarchyService({
-  database,
-  access,
-}: {
-  database: Database
-  access: AccessPolicy
-}): GroupHierarchyService {
-  const { db } = database
-  return {
-    async children(caller, at, query) {
-      const [filter, levels] = [parseFilter(query), levelsOf(query)]
-      const { domain, group } = await findReadable(db, access, caller, at)
-      return await listPage(db, [domain], filter, { side: 'below', key: group.key, ...levels })
-    },
-    async parents(caller, at, query) {
-      const filter = parseFilter(query)
-      const { domain, group } = await findReadable(db, access, caller, at)
-      return await listPage(db, [domain], filter, {
-        side: 'above',
-        key: group.key,
-        fromLevel: 1,
-        toLevel: MAX_LEVELS,
-      })
-    },
-    async hierarchy(caller, at, { level, dir }) {
-      const { domain, group } = await findReadable(db, access, caller, at)
-      const hierarchy: HierarchyFilter = {
-        side: dir < 0 ? 'below' : 'above',
-        key: group.key,
-        fromLevel: 0,
-        toLevel: level === 0 ? MAX_LEVELS : level,
-      }
-      if ((await countRelatives(db, hierarchy)) > MAX_HIERARCHY_GROUPS)
-        throw new ServiceError(
-          'unprocessable',
-          `the hierarchy has more than ${MAX_HIERARCHY_GROUPS} groups: request fewer levels, or pages from /children`,
-        )
-      const { total, groups } = await listRelatives(db, hierarchy, domain.reachable('group', 'read', 'g'))
-      if (groups.length < total)
-        throw new ServiceError(
-          'unprocessable',
-          `the hierarchy has more than ${MAX_PAGE_BYTES} bytes: request fewer levels, or pages from /children`,
-        )
-      return groups
-    },
+    { level, dir }: HierarchyQuery,
+  ): Promise<(GroupRecord & { isReadable: boolean })[]> {
+    const { domain, group } = await findReadable(this.#database.db, this.#access, caller, at)
+    const hierarchy: HierarchyFilter = {
+      side: dir < 0 ? 'below' : 'above',
+      key: group.key,
+      fromLevel: 0,
+      toLevel: level === 0 ? MAX_LEVELS : level,
+    }
+    if ((await countRelatives(this.#database.db, hierarchy)) > MAX_HIERARCHY_GROUPS)
+      throw new ServiceError(
+        'unprocessable',
+        `the hierarchy has more than ${MAX_HIERARCHY_GROUPS} groups: request fewer levels, or pages from /children`,
+      )
+    const { total, groups } = await listRelatives(this.#database.db, hierarchy, domain.reachable('group', 'read', 'g'))
+    if (groups.length < total)
+      throw new ServiceError(
+        'unprocessable',
+        `the hierarchy has more than ${MAX_PAGE_BYTES} bytes: request fewer levels, or pages from /children`,
+      )
+    return groups
   }
 }
 

@@ -15,27 +15,81 @@ import type { GroupRecord } from './repository.ts'
 import { MAX_LEVELS } from './schema.ts'
 import type { GroupsDeps } from './service.ts'
 
-export type MovesService = {
+/** A parent and the children that are moved to or from it. */
+type Family = { parent: { key: number; id: string }; children: readonly Movable[] }
+
+export class MovesService {
+  readonly #database: Omit<GroupsDeps, 'quotas'>['database']
+  readonly #journal: Omit<GroupsDeps, 'quotas'>['journal']
+  readonly #access: Omit<GroupsDeps, 'quotas'>['access']
+
+  constructor({ database, journal, access }: Omit<GroupsDeps, 'quotas'>) {
+    this.#database = database
+    this.#journal = journal
+    this.#access = access
+  }
+
   /**
    * The caller must be able to read the parent, and it must be enabled. Throws `malformed`, `conflict` when the group
    * has a parent, `unprocessable`.
    */
-  setParent(caller: UserPrincipal, at: Address, parentId: string): Promise<void>
+  async setParent(caller: UserPrincipal, at: Address, parentId: string): Promise<void> {
+    if (at.id === parentId) throw ownParent('/parent_id')
+    const { domain, group } = await this.#require(caller, at, 'set_parent')
+    await requireParentGroup(this.#database.db, domain, parentId)
+    await this.#change(caller, domain, group, 'group.add_parent_group', async (tx) =>
+      join(tx, domain, parentId, await lockAllowed(tx, domain, [group.id], 'set_parent')),
+    )
+  }
+
   /** Has no effect without a parent. */
-  removeParent(caller: UserPrincipal, at: Address): Promise<void>
+  async removeParent(caller: UserPrincipal, at: Address): Promise<void> {
+    const { domain, group } = await this.#require(caller, at, 'set_parent')
+    await this.#change(caller, domain, group, 'group.remove_parent_group', async (tx) => {
+      const children = await lockAllowed(tx, domain, [group.id], 'set_parent')
+      const parentId = children[0]?.parentId ?? null
+      if (parentId === null) return undefined
+      // The record of the group contains the id of its parent, so the error does not reveal it.
+      const [parent] = await lockNamed(tx, domain.domainKey, [parentId], conditionsOf(domain, 'set_child'))
+      if (parent?.isAllowed !== true) throw needs('set_child', parentId)
+      return await part(tx, domain, { parent, children })
+    })
+  }
+
   /** Adds all children or none. Throws `malformed`, `forbidden`, `conflict` when one has a parent, `unprocessable`. */
-  addChildren(caller: UserPrincipal, at: Address, childIds: readonly string[]): Promise<void>
+  async addChildren(caller: UserPrincipal, at: Address, childIds: readonly string[]): Promise<void> {
+    if (childIds.includes(at.id)) throw ownParent('/children_ids')
+    const { domain, group } = await this.#require(caller, at, 'set_child')
+    await this.#change(caller, domain, group, 'group.add_children_groups', async (tx) =>
+      join(tx, domain, group.id, await lockAllowed(tx, domain, childIds, 'set_parent')),
+    )
+  }
+
   /** Has no effect on root groups. Throws `conflict` when one has another parent. */
-  removeChildren(caller: UserPrincipal, at: Address, childIds: readonly string[]): Promise<void>
-  removeAllChildren(caller: UserPrincipal, at: Address): Promise<void>
-}
+  async removeChildren(caller: UserPrincipal, at: Address, childIds: readonly string[]): Promise<void> {
+    const { domain, group } = await this.#require(caller, at, 'set_child')
+    await this.#change(caller, domain, group, 'group.remove_children_groups', async (tx) => {
+      const named = await lockAllowed(tx, domain, childIds, 'set_parent')
+      const foreign = named.find((child) => child.parentKey !== null && child.parentKey !== group.key)
+      if (foreign !== undefined) throw new ServiceError('conflict', `group ${foreign.id} has another parent`)
+      const children = named.filter((child) => child.parentKey === group.key)
+      return await part(tx, domain, { parent: group, children })
+    })
+  }
 
-/** A parent and the children that are moved to or from it. */
-type Family = { parent: { key: number; id: string }; children: readonly Movable[] }
+  async removeAllChildren(caller: UserPrincipal, at: Address): Promise<void> {
+    const { domain, group } = await this.#require(caller, at, 'set_child')
+    await this.#change(caller, domain, group, 'group.remove_all_children_groups', async (tx) => {
+      const children = await lockChildren(tx, group.key, conditionsOf(domain, 'set_parent'))
+      const kept = children.find((child) => !child.isAllowed)
+      // The error must not contain the id of a child that the caller may not read.
+      if (kept !== undefined) throw needs('set_parent', kept.isReadable ? kept.id : undefined)
+      return await part(tx, domain, { parent: group, children })
+    })
+  }
 
-export function createMovesService({ database, journal, access }: Omit<GroupsDeps, 'quotas'>): MovesService {
-  async function require(caller: UserPrincipal, at: Address, action: string) {
-    const { domain, group } = await findReadable(database.db, access, caller, at)
+  async #require(caller: UserPrincipal, at: Address, action: string) {
+    const { domain, group } = await findReadable(this.#database.db, this.#access, caller, at)
     return { domain, group: await domain.requireOn(group, action) }
   }
 
@@ -43,14 +97,14 @@ export function createMovesService({ database, journal, access }: Omit<GroupsDep
    * Runs one change of the hierarchy for the group of a path. `move` returns the moved groups, or undefined when there
    * is nothing to move.
    */
-  async function change(
+  async #change(
     caller: UserPrincipal,
     domain: DomainAccess,
     group: GroupRecord,
     operation: string,
     move: (tx: Transaction) => Promise<Family | undefined>,
   ): Promise<void> {
-    await journal.change(caller, async (tx, record) => {
+    await this.#journal.change(caller, async (tx, record) => {
       await lockHierarchy(tx, domain.domainKey)
       // Deletions take the same lock, so the group cannot be deleted from here on.
       if ((await findLineage(tx, group.key)).length === 0) throw new ServiceError('not_found', 'entity not found')
@@ -66,56 +120,6 @@ export function createMovesService({ database, journal, access }: Omit<GroupsDep
           parent.id === group.id ? { id: parent.id, children_ids: ids } : { id: group.id, parent_id: parent.id },
       })
     })
-  }
-
-  return {
-    async setParent(caller, at, parentId) {
-      if (at.id === parentId) throw ownParent('/parent_id')
-      const { domain, group } = await require(caller, at, 'set_parent')
-      await requireParentGroup(database.db, domain, parentId)
-      await change(caller, domain, group, 'group.add_parent_group', async (tx) =>
-        join(tx, domain, parentId, await lockAllowed(tx, domain, [group.id], 'set_parent')),
-      )
-    },
-    async removeParent(caller, at) {
-      const { domain, group } = await require(caller, at, 'set_parent')
-      await change(caller, domain, group, 'group.remove_parent_group', async (tx) => {
-        const children = await lockAllowed(tx, domain, [group.id], 'set_parent')
-        const parentId = children[0]?.parentId ?? null
-        if (parentId === null) return undefined
-        // The record of the group contains the id of its parent, so the error does not reveal it.
-        const [parent] = await lockNamed(tx, domain.domainKey, [parentId], conditionsOf(domain, 'set_child'))
-        if (parent?.isAllowed !== true) throw needs('set_child', parentId)
-        return await part(tx, domain, { parent, children })
-      })
-    },
-    async addChildren(caller, at, childIds) {
-      if (childIds.includes(at.id)) throw ownParent('/children_ids')
-      const { domain, group } = await require(caller, at, 'set_child')
-      await change(caller, domain, group, 'group.add_children_groups', async (tx) =>
-        join(tx, domain, group.id, await lockAllowed(tx, domain, childIds, 'set_parent')),
-      )
-    },
-    async removeChildren(caller, at, childIds) {
-      const { domain, group } = await require(caller, at, 'set_child')
-      await change(caller, domain, group, 'group.remove_children_groups', async (tx) => {
-        const named = await lockAllowed(tx, domain, childIds, 'set_parent')
-        const foreign = named.find((child) => child.parentKey !== null && child.parentKey !== group.key)
-        if (foreign !== undefined) throw new ServiceError('conflict', `group ${foreign.id} has another parent`)
-        const children = named.filter((child) => child.parentKey === group.key)
-        return await part(tx, domain, { parent: group, children })
-      })
-    },
-    async removeAllChildren(caller, at) {
-      const { domain, group } = await require(caller, at, 'set_child')
-      await change(caller, domain, group, 'group.remove_all_children_groups', async (tx) => {
-        const children = await lockChildren(tx, group.key, conditionsOf(domain, 'set_parent'))
-        const kept = children.find((child) => !child.isAllowed)
-        // The error must not contain the id of a child that the caller may not read.
-        if (kept !== undefined) throw needs('set_parent', kept.isReadable ? kept.id : undefined)
-        return await part(tx, domain, { parent: group, children })
-      })
-    },
   }
 }
 

@@ -150,7 +150,7 @@ export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
           },
         },
         async ({ principal, body }, reply) => {
-          await invitations[verb](principal, body.domain_id)
+          await invitations.answers[verb](principal, body.domain_id)
           return await reply.code(204).send()
         },
       )

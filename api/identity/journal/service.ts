@@ -24,36 +24,6 @@ export type JournalPage = Page<JournalRecord> & {
   showsAddress: boolean
 }
 
-export type JournalService = {
-  /**
-   * Lists the actions of the user and the changes of their account. Throws `forbidden` unless the caller is the user or
-   * a platform administrator.
-   */
-  ofUser(caller: UserPrincipal, userId: string, query: JournalFilter): Promise<JournalPage>
-  /** The newest changes in the domain that the caller may read, without sessions of devices. Throws `forbidden`. */
-  newestChanges(
-    caller: UserPrincipal,
-    domainId: string,
-    limit: number,
-  ): Promise<Pick<JournalPage, 'items' | 'showsAddress'>>
-  /**
-   * Lists the changes of a worker that belongs to no domain. Throws `forbidden` unless the caller is a platform administrator,
-   * `not_found`.
-   */
-  ofPlatformWorker(caller: UserPrincipal, workerId: string, query: JournalFilter): Promise<JournalPage>
-  /**
-   * Lists the changes of an entity that the caller may read, or for administrators of the domain of a deleted entity.
-   * For `domain` it lists every change in the domain that the caller may read. Throws `forbidden`, `not_found`.
-   */
-  ofEntity(
-    caller: UserPrincipal,
-    domainId: string,
-    type: DeviceType | ManagedType | 'domain',
-    id: string,
-    query: JournalFilter,
-  ): Promise<JournalPage>
-}
-
 /** The records of a listing. */
 type Listed = {
   scope: Scope
@@ -71,26 +41,134 @@ const SETTLED_SECONDS = 120
 /** Offset from which on the counts per day are used to find the start of a page. */
 const FAR_OFFSET = 2000
 
-export function createJournalService({
-  database,
-  access,
-}: {
-  database: Database
-  access: AccessPolicy
-}): JournalService {
-  const { db } = database
-  const totals = createTotalCache()
+export class JournalService {
+  readonly #database: Database
+  readonly #access: AccessPolicy
+  readonly #totals = createTotalCache()
+
+  constructor({ database, access }: { database: Database; access: AccessPolicy }) {
+    this.#database = database
+    this.#access = access
+  }
+
+  /**
+   * Lists the actions of the user and the changes of their account. Throws `forbidden` unless the caller is the user or
+   * a platform administrator.
+   */
+  async ofUser(caller: UserPrincipal, userId: string, query: JournalFilter): Promise<JournalPage> {
+    requireOrder(query)
+    if (caller.id !== userId) this.#access.requirePlatformAdmin(caller)
+    const user =
+      caller.id === userId
+        ? { key: caller.key, isGone: false }
+        : isId(userId)
+          ? await findUserKey(this.#database.db, userId)
+          : undefined
+    if (user === undefined) throw new ServiceError('not_found', 'entity not found')
+    const bound = caller.boundDomainKey
+    // A token that is bound to a domain is valid in that domain only (decision 40).
+    const scope = { kind: 'entities', keys: [user.key] } as const
+    const asked: Listed =
+      bound === undefined
+        ? {
+            scope,
+            // The counts of a deleted user are incomplete.
+            counted: user.isGone ? undefined : { kind: 'user', key: user.key },
+            name: 'user',
+            where: sql<boolean>`true`,
+          }
+        : {
+            scope,
+            counted: undefined,
+            name: `user in ${bound}`,
+            where: sql<boolean>`EXISTS (SELECT FROM journal b WHERE b.xid = s.xid AND b.seq = s.seq AND b.domain_key = ${bound})`,
+          }
+    const page = await this.#list(asked, query)
+    // The addresses of other users are not shown to the user.
+    const items = page.items.map((record) =>
+      record.actorId === null || record.actorId === userId ? record : { ...record, address: null },
+    )
+    return { ...page, items, showsAddress: true }
+  }
+
+  /** The newest changes in the domain that the caller may read, without sessions of devices. Throws `forbidden`. */
+  async newestChanges(
+    caller: UserPrincipal,
+    domainId: string,
+    limit: number,
+  ): Promise<Pick<JournalPage, 'items' | 'showsAddress'>> {
+    const domain = await this.#access.enter(caller, domainId)
+    domain.require('read')
+    const scope = { kind: 'newest changes', domainKey: domain.domainKey, limit } as const
+    const { where } = seenInDomain(domain, 's')
+    const { items } = await listRecords(
+      this.#database.db,
+      { scope, where, dir: 'desc', offset: 0, limit },
+      { withAttributes: true },
+    )
+    return { items: await this.#narrow(domain, items), showsAddress: domain.isAdmin }
+  }
+
+  /**
+   * Lists the changes of a worker that belongs to no domain. Throws `forbidden` unless the caller is a platform administrator,
+   * `not_found`.
+   */
+  async ofPlatformWorker(caller: UserPrincipal, workerId: string, query: JournalFilter): Promise<JournalPage> {
+    requireOrder(query)
+    this.#access.requirePlatformAdmin(caller)
+    const keys = await this.#findManagedKeys(null, 'worker', workerId, { withRemoved: true })
+    return { ...(await this.#listManaged(keys, query)), showsAddress: true }
+  }
+
+  /**
+   * Lists the changes of an entity that the caller may read, or for administrators of the domain of a deleted entity.
+   * For `domain` it lists every change in the domain that the caller may read. Throws `forbidden`, `not_found`.
+   */
+  async ofEntity(
+    caller: UserPrincipal,
+    domainId: string,
+    type: DeviceType | ManagedType | 'domain',
+    id: string,
+    query: JournalFilter,
+  ): Promise<JournalPage> {
+    requireOrder(query)
+    const domain = await this.#access.enter(caller, domainId)
+    if (type === 'domain') {
+      if (id !== domain.domainId) throw new ServiceError('not_found', 'entity not found')
+      domain.require('read')
+      const { where, name } = seenInDomain(domain, 's')
+      const { domainKey } = domain
+      const counted = { kind: 'domain', key: domainKey } as const
+      const asked = { scope: { kind: 'domain', domainKey }, counted, name, where } as const
+      const page =
+        readsEverything(domain) && isNewestChanges(query)
+          ? await this.#newest(asked, query)
+          : await this.#list(asked, query)
+      return { ...page, items: await this.#narrow(domain, page.items), showsAddress: domain.isAdmin }
+    }
+    if (isManagedType(type)) {
+      return {
+        ...(await this.#listManaged(await this.#findManaged(domain, type, id), query)),
+        showsAddress: domain.isAdmin,
+      }
+    }
+    const { keys, seen } = await this.#findEntity(domain, type, id)
+    const about = { name: JSON.stringify(seen), where: aboutType(type, seen, 's') }
+    const page = await this.#list({ scope: { kind: 'entities', keys }, counted: undefined, ...about }, query)
+    const items = (await this.#narrow(domain, page.items)).map((record) => ofOne(record, id))
+    return { ...page, items, showsAddress: domain.isAdmin }
+  }
 
   /** Totals of records that are not counted in advance are cached. */
-  async function total(asked: Listed, query: JournalFilter): Promise<number> {
+  async #total(asked: Listed, query: JournalFilter): Promise<number> {
     const { scope, name, where } = asked
     const counted = countedOf(asked, query)
-    if (counted !== undefined) return await totalOf(db, counted, where)
+    if (counted !== undefined) return await totalOf(this.#database.db, counted, where)
     const filter = JSON.stringify([scope, name, query.operations, query.sessions, query.from, query.to])
-    return await totals.total(filter, {
+    return await this.#totals.total(filter, {
       count: ({ before, from }) =>
         countRecords(
-          db,
+          this.#database.db,
           scope,
           allOf([
             where,
@@ -98,14 +176,14 @@ export function createJournalService({
             ...(from === undefined ? [] : [sql<boolean>`s.occurred_at >= ${from}::timestamptz`]),
           ]),
         ),
-      settledMoment: () => databaseTime(db, SETTLED_SECONDS),
+      settledMoment: () => databaseTime(this.#database.db, SETTLED_SECONDS),
     })
   }
 
-  async function list(asked: Listed, query: JournalFilter): Promise<Page<JournalRecord>> {
+  async #list(asked: Listed, query: JournalFilter): Promise<Page<JournalRecord>> {
     const { scope } = asked
     const where = allOf([asked.where, ...queryConditions(query)])
-    const found = await total({ ...asked, where }, query)
+    const found = await this.#total({ ...asked, where }, query)
     const { offset, limit, cursor, dir = 'desc' } = query
     const withAttributes = query.with_attributes === true || query.with_metadata === true
     const counted = countedOf(asked, query)
@@ -113,9 +191,13 @@ export function createJournalService({
       const start =
         counted === undefined || from < FAR_OFFSET
           ? undefined
-          : await startOfPage(db, counted, where, { dir: direction, offset: from })
+          : await startOfPage(this.#database.db, counted, where, { dir: direction, offset: from })
       const slice = start ?? { where, offset: from }
-      return await listRecords(db, { scope, ...slice, dir: direction, limit: count, cursor }, { withAttributes })
+      return await listRecords(
+        this.#database.db,
+        { scope, ...slice, dir: direction, limit: count, cursor },
+        { withAttributes },
+      )
     }
     if (cursor !== undefined) return { total: found, offset, limit, ...(await page(0, limit, dir)) }
     const left = Math.min(limit, found - offset)
@@ -130,35 +212,32 @@ export function createJournalService({
   }
 
   /** The first pages without sessions, which may be most of the newest records: those of each operation are read from an index. */
-  async function newest(
-    asked: Listed & { scope: { domainKey: number } },
-    query: JournalFilter,
-  ): Promise<Page<JournalRecord>> {
+  async #newest(asked: Listed & { scope: { domainKey: number } }, query: JournalFilter): Promise<Page<JournalRecord>> {
     const where = allOf([asked.where, ...queryConditions(query)])
     const { offset, limit } = query
     const scope = { kind: 'newest changes', domainKey: asked.scope.domainKey, limit: offset + limit + 1 } as const
     const withAttributes = query.with_attributes === true || query.with_metadata === true
     const [found, page] = await Promise.all([
-      total({ ...asked, where }, query),
-      listRecords(db, { scope, where, dir: 'desc', offset, limit }, { withAttributes }),
+      this.#total({ ...asked, where }, query),
+      listRecords(this.#database.db, { scope, where, dir: 'desc', offset, limit }, { withAttributes }),
     ])
     return { total: found, offset, limit, ...page }
   }
 
   /** Bulk records contain ids of entities that the caller may not read. They are removed. */
-  async function narrow(domain: DomainAccess, items: readonly JournalRecord[]): Promise<JournalRecord[]> {
+  async #narrow(domain: DomainAccess, items: readonly JournalRecord[]): Promise<JournalRecord[]> {
     if (readsEverything(domain)) return [...items]
     const keys = [...new Set(items.flatMap((record) => record.entityKeys))]
-    const ids = new Set((await findReachable(db, domain, keys, 'read')).map(({ id }) => id))
+    const ids = new Set((await findReachable(this.#database.db, domain, keys, 'read')).map(({ id }) => id))
     return items.map((record) => ({ ...record, attributes: narrowIds(record.attributes, ids) }))
   }
 
   /** Returns the current and former keys of the id, and whether the caller may see its roles. */
-  async function findEntity(domain: DomainAccess, type: DeviceType, id: string) {
+  async #findEntity(domain: DomainAccess, type: DeviceType, id: string) {
     if (!isId(id)) throw new ServiceError('not_found', 'entity not found')
-    const removedKeys = domain.isAdmin ? await findRemovedKeys(db, domain.domainKey, type, id) : []
+    const removedKeys = domain.isAdmin ? await findRemovedKeys(this.#database.db, domain.domainKey, type, id) : []
     try {
-      const { entity } = await access.locate(domain.principal, domain.domainId, type, id)
+      const { entity } = await this.#access.locate(domain.principal, domain.domainId, type, id)
       const actions = await domain.actionsOn(entity)
       const seen = { seesRoles: actions.has('view_role_users'), seesState: actions.has('state_read') }
       return { keys: [entity.key, ...removedKeys], seen }
@@ -169,13 +248,13 @@ export function createJournalService({
   }
 
   /** Returns the current and former keys of a task, a workflow or a worker. */
-  async function findManaged(domain: DomainAccess, type: ManagedType, id: string): Promise<number[]> {
+  async #findManaged(domain: DomainAccess, type: ManagedType, id: string): Promise<number[]> {
     domain.require(MANAGED[type].action)
-    return await findManagedKeys(domain.domainKey, type, id, { withRemoved: domain.isAdmin })
+    return await this.#findManagedKeys(domain.domainKey, type, id, { withRemoved: domain.isAdmin })
   }
 
   /** If `domainKey` is null, it finds entities that belong to no domain. */
-  async function findManagedKeys(
+  async #findManagedKeys(
     domainKey: number | null,
     type: ManagedType,
     id: string,
@@ -183,8 +262,8 @@ export function createJournalService({
   ): Promise<number[]> {
     const [key, removedKeys] = isId(id)
       ? await Promise.all([
-          findManagedKey(db, domainKey, type, id),
-          withRemoved ? findRemovedKeys(db, domainKey, type, id) : [],
+          findManagedKey(this.#database.db, domainKey, type, id),
+          withRemoved ? findRemovedKeys(this.#database.db, domainKey, type, id) : [],
         ])
       : [undefined, []]
     const keys = [...(key === undefined ? [] : [key]), ...removedKeys]
@@ -192,85 +271,11 @@ export function createJournalService({
     return keys
   }
 
-  const listManaged = async (keys: readonly number[], query: JournalFilter) =>
-    await list(
+  async #listManaged(keys: readonly number[], query: JournalFilter) {
+    return await this.#list(
       { scope: { kind: 'entities', keys }, counted: undefined, name: 'managed', where: sql<boolean>`true` },
       query,
     )
-
-  return {
-    async ofUser(caller, userId, query) {
-      requireOrder(query)
-      if (caller.id !== userId) access.requirePlatformAdmin(caller)
-      const user =
-        caller.id === userId
-          ? { key: caller.key, isGone: false }
-          : isId(userId)
-            ? await findUserKey(db, userId)
-            : undefined
-      if (user === undefined) throw new ServiceError('not_found', 'entity not found')
-      const bound = caller.boundDomainKey
-      // A token that is bound to a domain is valid in that domain only (decision 40).
-      const scope = { kind: 'entities', keys: [user.key] } as const
-      const asked: Listed =
-        bound === undefined
-          ? {
-              scope,
-              // The counts of a deleted user are incomplete.
-              counted: user.isGone ? undefined : { kind: 'user', key: user.key },
-              name: 'user',
-              where: sql<boolean>`true`,
-            }
-          : {
-              scope,
-              counted: undefined,
-              name: `user in ${bound}`,
-              where: sql<boolean>`EXISTS (SELECT FROM journal b WHERE b.xid = s.xid AND b.seq = s.seq AND b.domain_key = ${bound})`,
-            }
-      const page = await list(asked, query)
-      // The addresses of other users are not shown to the user.
-      const items = page.items.map((record) =>
-        record.actorId === null || record.actorId === userId ? record : { ...record, address: null },
-      )
-      return { ...page, items, showsAddress: true }
-    },
-    async newestChanges(caller, domainId, limit) {
-      const domain = await access.enter(caller, domainId)
-      domain.require('read')
-      const scope = { kind: 'newest changes', domainKey: domain.domainKey, limit } as const
-      const { where } = seenInDomain(domain, 's')
-      const { items } = await listRecords(db, { scope, where, dir: 'desc', offset: 0, limit }, { withAttributes: true })
-      return { items: await narrow(domain, items), showsAddress: domain.isAdmin }
-    },
-    async ofPlatformWorker(caller, workerId, query) {
-      requireOrder(query)
-      access.requirePlatformAdmin(caller)
-      const keys = await findManagedKeys(null, 'worker', workerId, { withRemoved: true })
-      return { ...(await listManaged(keys, query)), showsAddress: true }
-    },
-    async ofEntity(caller, domainId, type, id, query) {
-      requireOrder(query)
-      const domain = await access.enter(caller, domainId)
-      if (type === 'domain') {
-        if (id !== domain.domainId) throw new ServiceError('not_found', 'entity not found')
-        domain.require('read')
-        const { where, name } = seenInDomain(domain, 's')
-        const { domainKey } = domain
-        const counted = { kind: 'domain', key: domainKey } as const
-        const asked = { scope: { kind: 'domain', domainKey }, counted, name, where } as const
-        const page =
-          readsEverything(domain) && isNewestChanges(query) ? await newest(asked, query) : await list(asked, query)
-        return { ...page, items: await narrow(domain, page.items), showsAddress: domain.isAdmin }
-      }
-      if (isManagedType(type)) {
-        return { ...(await listManaged(await findManaged(domain, type, id), query)), showsAddress: domain.isAdmin }
-      }
-      const { keys, seen } = await findEntity(domain, type, id)
-      const about = { name: JSON.stringify(seen), where: aboutType(type, seen, 's') }
-      const page = await list({ scope: { kind: 'entities', keys }, counted: undefined, ...about }, query)
-      const items = (await narrow(domain, page.items)).map((record) => ofOne(record, id))
-      return { ...page, items, showsAddress: domain.isAdmin }
-    },
   }
 }
 

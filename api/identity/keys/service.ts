@@ -5,6 +5,7 @@
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { createFactCache } from '#core/fact-cache.ts'
+import type { FactCache } from '#core/fact-cache.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { ANY_CHANGE } from '../access/any-change.ts'
@@ -24,22 +25,6 @@ import {
 } from './repository.ts'
 import type { ApiKeyQuery, NewApiKey } from './schema.ts'
 
-export type ApiKeysService = {
-  /**
-   * A key that is created with a token that is bound to a domain is bound to it too (decision 40). Throws
-   * `unprocessable` for too many keys.
-   */
-  create(caller: UserPrincipal, input: NewApiKey): Promise<{ apiKey: ApiKeyRecord; value: string }>
-  /** Returns a key of the caller, with a bound token only one of its domain. Throws `not_found` for any other id. */
-  get(caller: UserPrincipal, id: string): Promise<ApiKeyRecord>
-  list(caller: UserPrincipal, query: ApiKeyQuery): Promise<Page<ApiKeyRecord>>
-  remove(caller: UserPrincipal, id: string): Promise<void>
-  /** Returns the user of a key whose signature and expiry were already verified. Throws `unauthenticated`. */
-  authenticate(id: string, text: string, origin: Origin): Promise<UserPrincipal>
-  invalidate(entityKeys: readonly number[]): void
-  invalidateAll(): void
-}
-
 export type ApiKeysDeps = { database: Database; journal: Journal; keys: SigningKeys; uses: UseRecorder }
 
 /** Maximum number of keys of one user, including those that expired in the last month. */
@@ -47,110 +32,136 @@ export const MAX_KEYS_PER_USER = 1000
 /** Maximum number of cached keys. */
 const MAX_FACTS = 20_000
 
-export function createApiKeysService({ database, journal, keys, uses }: ApiKeysDeps): ApiKeysService {
-  const facts = createFactCache<ApiKeyFacts | 'none'>({ maxEntries: MAX_FACTS, isFresh: journal.isFresh })
-  const notFound = () => new ServiceError('not_found', 'entity not found')
+export class ApiKeysService {
+  readonly #database: Database
+  readonly #journal: Journal
+  readonly #keys: SigningKeys
+  readonly #uses: UseRecorder
+  readonly #facts: FactCache<ApiKeyFacts | 'none'>
 
-  return {
-    async create(caller, input) {
-      const id = newId()
-      const issuedAtSeconds = Math.floor(Date.now() / 1000)
-      const lifetimeSeconds = input.duration === 0 ? undefined : input.duration
-      const { kid, privateKey } = keys.current()
-      const { boundDomainKey } = caller
-      const domainId = boundDomainKey === undefined ? undefined : await findDomainId(database.db, boundDomainKey)
-      const claims = newClaims(
+  constructor({ database, journal, keys, uses }: ApiKeysDeps) {
+    this.#database = database
+    this.#journal = journal
+    this.#keys = keys
+    this.#uses = uses
+    this.#facts = createFactCache({ maxEntries: MAX_FACTS, isFresh: journal.isFresh })
+  }
+
+  /**
+   * A key that is created with a token that is bound to a domain is bound to it too (decision 40). Throws
+   * `unprocessable` for too many keys.
+   */
+  async create(caller: UserPrincipal, input: NewApiKey): Promise<{ apiKey: ApiKeyRecord; value: string }> {
+    const id = newId()
+    const issuedAtSeconds = Math.floor(Date.now() / 1000)
+    const lifetimeSeconds = input.duration === 0 ? undefined : input.duration
+    const { kid, privateKey } = this.#keys.current()
+    const { boundDomainKey } = caller
+    const domainId = boundDomainKey === undefined ? undefined : await findDomainId(this.#database.db, boundDomainKey)
+    const claims = newClaims(
+      {
+        jti: id,
+        sub: caller.id,
+        type: TOKEN_TYPE.apiKey,
+        role: caller.isPlatformAdmin ? 'admin' : 'user',
+        ...(domainId === undefined ? {} : { domain: domainId }),
+      },
+      issuedAtSeconds,
+      lifetimeSeconds,
+    )
+    const value = signToken(claims, kid, privateKey)
+    const apiKey = await this.#journal.change(caller, async (tx, record) => {
+      await requireLiveLogin(tx, caller)
+      const created = await insertApiKey(
+        tx,
         {
-          jti: id,
-          sub: caller.id,
-          type: TOKEN_TYPE.apiKey,
-          role: caller.isPlatformAdmin ? 'admin' : 'user',
-          ...(domainId === undefined ? {} : { domain: domainId }),
+          id,
+          userKey: caller.key,
+          domainKey: boundDomainKey,
+          tokenHash: hashToken(value),
+          kid,
+          issuedAtSeconds,
+          expiresAtSeconds: lifetimeSeconds === undefined ? undefined : issuedAtSeconds + lifetimeSeconds,
         },
-        issuedAtSeconds,
-        lifetimeSeconds,
+        MAX_KEYS_PER_USER,
       )
-      const value = signToken(claims, kid, privateKey)
-      const apiKey = await journal.change(caller, async (tx, record) => {
-        await requireLiveLogin(tx, caller)
-        const created = await insertApiKey(
-          tx,
-          {
-            id,
-            userKey: caller.key,
-            domainKey: boundDomainKey,
-            tokenHash: hashToken(value),
-            kid,
-            issuedAtSeconds,
-            expiresAtSeconds: lifetimeSeconds === undefined ? undefined : issuedAtSeconds + lifetimeSeconds,
-          },
-          MAX_KEYS_PER_USER,
-        )
-        if (created === undefined)
-          throw new ServiceError(
-            'unprocessable',
-            `a user is limited to ${MAX_KEYS_PER_USER} API keys: delete one first`,
-          )
-        record({
-          operation: 'api_key.create',
-          entityKeys: [created.key, caller.key],
-          attributes: { id, user_id: caller.id, expires_at: created.expiresAt, domain_id: created.domainId },
-        })
-        return created
+      if (created === undefined)
+        throw new ServiceError('unprocessable', `a user is limited to ${MAX_KEYS_PER_USER} API keys: delete one first`)
+      record({
+        operation: 'api_key.create',
+        entityKeys: [created.key, caller.key],
+        attributes: { id, user_id: caller.id, expires_at: created.expiresAt, domain_id: created.domainId },
       })
-      return { apiKey, value }
-    },
-    async get(caller, id) {
-      const found = isId(id) ? await findApiKey(database.db, ownerOf(caller), id) : undefined
-      if (found === undefined) throw notFound()
-      return found
-    },
-    async list(caller, query) {
-      const { offset, limit } = query
-      const [total, page] = await Promise.all([
-        countApiKeys(database.db, ownerOf(caller)),
-        listApiKeys(database.db, ownerOf(caller), query),
-      ])
-      return { total, offset, limit, ...page }
-    },
-    async remove(caller, id) {
-      if (!isId(id)) throw notFound()
-      await journal.change(caller, async (tx, record) => {
-        const key = await deleteApiKey(tx, ownerOf(caller), id)
-        if (key === undefined) throw notFound()
-        record({
-          operation: 'api_key.remove',
-          entityKeys: [key, caller.key],
-          attributes: { id, user_id: caller.id },
-        })
+      return created
+    })
+    return { apiKey, value }
+  }
+
+  /** Returns a key of the caller, with a bound token only one of its domain. Throws `not_found` for any other id. */
+  async get(caller: UserPrincipal, id: string): Promise<ApiKeyRecord> {
+    const found = isId(id) ? await findApiKey(this.#database.db, ownerOf(caller), id) : undefined
+    if (found === undefined) throw this.#notFound()
+    return found
+  }
+
+  async list(caller: UserPrincipal, query: ApiKeyQuery): Promise<Page<ApiKeyRecord>> {
+    const { offset, limit } = query
+    const [total, page] = await Promise.all([
+      countApiKeys(this.#database.db, ownerOf(caller)),
+      listApiKeys(this.#database.db, ownerOf(caller), query),
+    ])
+    return { total, offset, limit, ...page }
+  }
+
+  async remove(caller: UserPrincipal, id: string): Promise<void> {
+    if (!isId(id)) throw this.#notFound()
+    await this.#journal.change(caller, async (tx, record) => {
+      const key = await deleteApiKey(tx, ownerOf(caller), id)
+      if (key === undefined) throw this.#notFound()
+      record({
+        operation: 'api_key.remove',
+        entityKeys: [key, caller.key],
+        attributes: { id, user_id: caller.id },
       })
-    },
-    async authenticate(id, text, origin) {
-      const apiKey = isId(id)
-        ? await facts.get(id, async () => {
-            const found = await findApiKeyFacts(database.db, id)
-            if (found === undefined) return { value: 'none', dependsOn: [ANY_CHANGE] }
-            const domain = found.domainKey === null ? [] : [found.domainKey]
-            return { value: found, dependsOn: [found.key, found.userKey, ...domain] }
-          })
-        : 'none'
-      if (apiKey === 'none' || apiKey.userStatus !== 'enabled' || !isHashOf(text, apiKey.tokenHash))
-        throw new ServiceError('unauthenticated', 'failed to perform authentication: missing or invalid bearer')
-      uses.used('api_keys', apiKey.id)
-      return {
-        kind: 'user',
-        key: apiKey.userKey,
-        id: apiKey.userId,
-        isPlatformAdmin: apiKey.userRole === 'admin',
-        boundDomainKey: apiKey.domainKey ?? undefined,
-        credential: 'api_key',
-        scope: undefined,
-        sessionId: undefined,
-        origin,
-      }
-    },
-    invalidate: (entityKeys) => facts.invalidate(entityKeys),
-    invalidateAll: () => facts.invalidateAll(),
+    })
+  }
+
+  /** Returns the user of a key whose signature and expiry were already verified. Throws `unauthenticated`. */
+  async authenticate(id: string, text: string, origin: Origin): Promise<UserPrincipal> {
+    const apiKey = isId(id)
+      ? await this.#facts.get(id, async () => {
+          const found = await findApiKeyFacts(this.#database.db, id)
+          if (found === undefined) return { value: 'none', dependsOn: [ANY_CHANGE] }
+          const domain = found.domainKey === null ? [] : [found.domainKey]
+          return { value: found, dependsOn: [found.key, found.userKey, ...domain] }
+        })
+      : 'none'
+    if (apiKey === 'none' || apiKey.userStatus !== 'enabled' || !isHashOf(text, apiKey.tokenHash))
+      throw new ServiceError('unauthenticated', 'failed to perform authentication: missing or invalid bearer')
+    this.#uses.used('api_keys', apiKey.id)
+    return {
+      kind: 'user',
+      key: apiKey.userKey,
+      id: apiKey.userId,
+      isPlatformAdmin: apiKey.userRole === 'admin',
+      boundDomainKey: apiKey.domainKey ?? undefined,
+      credential: 'api_key',
+      scope: undefined,
+      sessionId: undefined,
+      origin,
+    }
+  }
+
+  invalidate(entityKeys: readonly number[]): void {
+    this.#facts.invalidate(entityKeys)
+  }
+
+  invalidateAll(): void {
+    this.#facts.invalidateAll()
+  }
+
+  #notFound() {
+    return new ServiceError('not_found', 'entity not found')
   }
 }
 

@@ -12,17 +12,6 @@ import type { Owner } from './repository.ts'
 import { presentDomainQuotas, presentUserQuotas } from './schema.ts'
 import type { DomainQuotas, NewDomainQuotas, NewUserQuotas, UserQuotas, UserUsage } from './schema.ts'
 
-/** Every call throws `forbidden` for other callers, and for an unknown domain; `not_found` for an unknown user. */
-export type QuotasService = {
-  getOfDomain(caller: UserPrincipal, domainId: string): Promise<DomainQuotas>
-  /** Replaces all own values of the domain; absent and null ones have their default. The change is in force everywhere within a second. */
-  setOfDomain(caller: UserPrincipal, domainId: string, input: NewDomainQuotas): Promise<DomainQuotas>
-  getOfUser(caller: UserPrincipal, userId: string): Promise<UserQuotas>
-  setOfUser(caller: UserPrincipal, userId: string, input: NewUserQuotas): Promise<UserQuotas>
-  /** Every user may read their own usage. */
-  usageOfUser(caller: UserPrincipal, userId: string): Promise<UserUsage>
-}
-
 export type QuotasDeps = {
   database: Database
   journal: Journal
@@ -31,23 +20,70 @@ export type QuotasDeps = {
   defaults: QuotaDefaults
 }
 
-export function createQuotasService({ database, journal, access, quotas, defaults }: QuotasDeps): QuotasService {
-  async function domainOf(caller: UserPrincipal, id: string) {
-    access.requirePlatformAdmin(caller)
-    return await access.enter(caller, id)
+/** Every call throws `forbidden` for other callers, and for an unknown domain; `not_found` for an unknown user. */
+export class QuotasService {
+  readonly #database: Database
+  readonly #journal: Journal
+  readonly #access: AccessPolicy
+  readonly #quotas: Quotas
+  readonly #defaults: QuotaDefaults
+
+  constructor({ database, journal, access, quotas, defaults }: QuotasDeps) {
+    this.#database = database
+    this.#journal = journal
+    this.#access = access
+    this.#quotas = quotas
+    this.#defaults = defaults
   }
 
-  async function userKeyOf(caller: UserPrincipal, id: string): Promise<number> {
-    access.requirePlatformAdmin(caller)
-    const key = isId(id) ? await findUserKey(database.db, id) : undefined
+  async getOfDomain(caller: UserPrincipal, domainId: string): Promise<DomainQuotas> {
+    const { domainKey } = await this.#domainOf(caller, domainId)
+    return presentDomainQuotas(domainId, await this.#find(domainKey), this.#defaults.domain)
+  }
+
+  /** Replaces all own values of the domain; absent and null ones have their default. The change is in force everywhere within a second. */
+  async setOfDomain(caller: UserPrincipal, domainId: string, input: NewDomainQuotas): Promise<DomainQuotas> {
+    const { domainKey } = await this.#domainOf(caller, domainId)
+    const own = withoutNulls(input.own)
+    await this.#set(caller, 'domain', { key: domainKey, id: domainId }, own)
+    return presentDomainQuotas(domainId, own, this.#defaults.domain)
+  }
+
+  async getOfUser(caller: UserPrincipal, userId: string): Promise<UserQuotas> {
+    return presentUserQuotas(userId, await this.#find(await this.#userKeyOf(caller, userId)), this.#defaults.user)
+  }
+
+  /** Every user may read their own usage. */
+  async usageOfUser(caller: UserPrincipal, userId: string): Promise<UserUsage> {
+    const key = userId === caller.id ? caller.key : await this.#userKeyOf(caller, userId)
+    return { user_id: userId, quotas: await this.#quotas.usageOfUser(key) }
+  }
+
+  async setOfUser(caller: UserPrincipal, userId: string, input: NewUserQuotas): Promise<UserQuotas> {
+    const key = await this.#userKeyOf(caller, userId)
+    const own = withoutNulls(input.own)
+    await this.#set(caller, 'user', { key, id: userId }, own)
+    return presentUserQuotas(userId, own, this.#defaults.user)
+  }
+
+  async #domainOf(caller: UserPrincipal, id: string) {
+    this.#access.requirePlatformAdmin(caller)
+    return await this.#access.enter(caller, id)
+  }
+
+  async #userKeyOf(caller: UserPrincipal, id: string): Promise<number> {
+    this.#access.requirePlatformAdmin(caller)
+    const key = isId(id) ? await findUserKey(this.#database.db, id) : undefined
     if (key === undefined) throw notFound()
     return key
   }
 
-  const find = async (key: number) => (await findQuotas(database.db, [key])).get(key)?.values ?? {}
+  async #find(key: number) {
+    return (await findQuotas(this.#database.db, [key])).get(key)?.values ?? {}
+  }
 
-  async function set(caller: UserPrincipal, owner: Owner, { key, id }: { key: number; id: string }, own: QuotaValues) {
-    await journal.change(caller, async (tx, record) => {
+  async #set(caller: UserPrincipal, owner: Owner, { key, id }: { key: number; id: string }, own: QuotaValues) {
+    await this.#journal.change(caller, async (tx, record) => {
       const before = await lockQuotas(tx, owner, key)
       if (before === undefined) throw notFound()
       await updateQuotas(tx, owner, key, own)
@@ -58,33 +94,7 @@ export function createQuotasService({ database, journal, access, quotas, default
         attributes: { id, before: { quotas: before }, after: { quotas: own } },
       })
     })
-    await quotas.settled()
-  }
-
-  return {
-    async getOfDomain(caller, domainId) {
-      const { domainKey } = await domainOf(caller, domainId)
-      return presentDomainQuotas(domainId, await find(domainKey), defaults.domain)
-    },
-    async setOfDomain(caller, domainId, input) {
-      const { domainKey } = await domainOf(caller, domainId)
-      const own = withoutNulls(input.own)
-      await set(caller, 'domain', { key: domainKey, id: domainId }, own)
-      return presentDomainQuotas(domainId, own, defaults.domain)
-    },
-    async getOfUser(caller, userId) {
-      return presentUserQuotas(userId, await find(await userKeyOf(caller, userId)), defaults.user)
-    },
-    async usageOfUser(caller, userId) {
-      const key = userId === caller.id ? caller.key : await userKeyOf(caller, userId)
-      return { user_id: userId, quotas: await quotas.usageOfUser(key) }
-    },
-    async setOfUser(caller, userId, input) {
-      const key = await userKeyOf(caller, userId)
-      const own = withoutNulls(input.own)
-      await set(caller, 'user', { key, id: userId }, own)
-      return presentUserQuotas(userId, own, defaults.user)
-    },
+    await this.#quotas.settled()
   }
 }
 

@@ -50,7 +50,8 @@ function addProfileRoutes(app: HttpApp, users: UsersService): void {
         response: changed(),
       },
     },
-    async (request) => presentUser(await users.update(request.principal, request.params.user_id, request.body)),
+    async (request) =>
+      presentUser(await users.profiles.update(request.principal, request.params.user_id, request.body)),
   )
   app.patch(
     '/users/:user_id/tags',
@@ -66,7 +67,7 @@ function addProfileRoutes(app: HttpApp, users: UsersService): void {
       },
     },
     async (request) =>
-      presentUser(await users.setTags(request.principal, request.params.user_id, request.body.tags ?? [])),
+      presentUser(await users.profiles.setTags(request.principal, request.params.user_id, request.body.tags ?? [])),
   )
   app.patch(
     '/users/:user_id/picture',
@@ -82,7 +83,9 @@ function addProfileRoutes(app: HttpApp, users: UsersService): void {
       },
     },
     async (request) =>
-      presentUser(await users.setPicture(request.principal, request.params.user_id, request.body.profile_picture)),
+      presentUser(
+        await users.profiles.setPicture(request.principal, request.params.user_id, request.body.profile_picture),
+      ),
   )
   app.patch(
     '/users/:user_id/email',
@@ -97,7 +100,8 @@ function addProfileRoutes(app: HttpApp, users: UsersService): void {
         response: changed(),
       },
     },
-    async (request) => presentUser(await users.setEmail(request.principal, request.params.user_id, request.body.email)),
+    async (request) =>
+      presentUser(await users.profiles.setEmail(request.principal, request.params.user_id, request.body.email)),
   )
 }
 
@@ -116,7 +120,7 @@ function addLoginRoutes(app: HttpApp, users: UsersService): void {
       },
     },
     async (request) =>
-      presentUser(await users.setUsername(request.principal, request.params.user_id, request.body.username)),
+      presentUser(await users.profiles.setUsername(request.principal, request.params.user_id, request.body.username)),
   )
   app.patch(
     '/users/:user_id/role',
@@ -131,7 +135,8 @@ function addLoginRoutes(app: HttpApp, users: UsersService): void {
         response: changed(),
       },
     },
-    async (request) => presentUser(await users.setRole(request.principal, request.params.user_id, request.body.role)),
+    async (request) =>
+      presentUser(await users.profiles.setRole(request.principal, request.params.user_id, request.body.role)),
   )
   app.patch(
     '/users/secret',
@@ -146,7 +151,9 @@ function addLoginRoutes(app: HttpApp, users: UsersService): void {
       },
     },
     async (request) =>
-      presentUser(await users.changeSecret(request.principal, request.body.old_secret, request.body.new_secret)),
+      presentUser(
+        await users.secrets.changeSecret(request.principal, request.body.old_secret, request.body.new_secret),
+      ),
   )
 }
 
@@ -172,7 +179,7 @@ function addStatusRoutes(app: HttpApp, users: UsersService): void {
       async (request) => {
         const force = request.query.force === true
         // The owner of a user may do this too.
-        const user = await users.setStatus(request.principal, request.params.user_id, status, { force })
+        const user = await users.statuses.setStatus(request.principal, request.params.user_id, status, { force })
         return presentTo(request.principal, user)
       },
     )
@@ -192,7 +199,7 @@ function addStatusRoutes(app: HttpApp, users: UsersService): void {
       },
     },
     async (request) => {
-      await users.remove(request.principal, request.params.user_id, { force: request.query.force === true })
+      await users.statuses.remove(request.principal, request.params.user_id, { force: request.query.force === true })
       return { message: 'user deleted' }
     },
   )

@@ -18,25 +18,6 @@ import type { UserRecord } from './repository.ts'
 import { findUser, lockUser } from './repository.ts'
 import { getUser } from './rules.ts'
 
-export type EmailVerification = {
-  /**
-   * Sends the caller a link unless their address is verified. Throws `unprocessable` without an address,
-   * `rate_limited`.
-   */
-  sendVerification(caller: UserPrincipal): Promise<'sent' | 'verified already'>
-  /** Sends the link to a new address if the settings require verification. */
-  mailNewAddress(user: UserRecord): void
-  /**
-   * Verifies the address. The link can be opened repeatedly until it expires, because virus scanners open it first.
-   * Throws `unauthenticated`.
-   */
-  verifyEmail(token: string, origin: Origin): Promise<void>
-  /** Throws `forbidden` when the settings require a verified address and the caller has none. */
-  requireVerified(caller: UserPrincipal): Promise<void>
-  invalidate(entityKeys: readonly number[]): void
-  invalidateAll(): void
-}
-
 export type EmailVerificationDeps = ChangeDeps & {
   database: Database
   mailer: Mailer
@@ -47,15 +28,85 @@ export type EmailVerificationDeps = ChangeDeps & {
 
 const MAX_USERS = 50_000
 
-export function createEmailVerification(deps: EmailVerificationDeps): EmailVerification {
-  const { database, journal, mailer, publicUrl, isRequired, logger } = deps
-  const verified: FactCache<boolean> = createFactCache({ maxEntries: MAX_USERS, isFresh: journal.isFresh })
+export class EmailVerification {
+  readonly #deps: EmailVerificationDeps
+  readonly #verified: FactCache<boolean>
+
+  constructor(deps: EmailVerificationDeps) {
+    this.#deps = deps
+    this.#verified = createFactCache({ maxEntries: MAX_USERS, isFresh: deps.journal.isFresh })
+  }
+
+  /**
+   * Sends the caller a link unless their address is verified. Throws `unprocessable` without an address,
+   * `rate_limited`.
+   */
+  async sendVerification(caller: UserPrincipal): Promise<'sent' | 'verified already'> {
+    const user = await getUser(this.#deps.database.db, caller.id)
+    if (user.email === null)
+      throw new ServiceError('unprocessable', 'the user has no email address: set one before the verification')
+    if (user.verifiedAt !== null) return 'verified already'
+    if ((await this.#send(caller, user.id)) === true) return 'sent'
+    countRefusal('verification_mail')
+    throw new ServiceError('rate_limited', 'the link was already sent: check the mailbox or retry later', {
+      retryAfterSeconds: 300,
+    })
+  }
+
+  /** Sends the link to a new address if the settings require verification. */
+  mailNewAddress(user: UserRecord): void {
+    if (!this.#deps.isRequired || user.email === null || user.status !== 'enabled') return
+    void this.#send('system', user.id).catch((error: unknown) =>
+      this.#deps.logger.error({ err: error }, 'failed to create a verification link; the user can request another'),
+    )
+  }
+
+  /**
+   * Verifies the address. The link can be opened repeatedly until it expires, because virus scanners open it first.
+   * Throws `unauthenticated`.
+   */
+  async verifyEmail(token: string, origin: Origin): Promise<void> {
+    const found = await findMailedToken(this.#deps.database.db, 'verification', token)
+    const wrong = new ServiceError(
+      'unauthenticated',
+      'failed to perform authentication: the link has expired or belongs to another address',
+    )
+    if (found === undefined) throw wrong
+    await changeUser(this.#deps, 'system', found.userId, 'user.verify_email', async (tx, user) => {
+      if ((await findMailedToken(tx, 'verification', token)) === undefined) throw wrong
+      return user.verifiedAt === null
+        ? { change: { isVerified: true }, attributes: { address: origin.address } }
+        : undefined
+    })
+  }
+
+  /** Throws `forbidden` when the settings require a verified address and the caller has none. */
+  async requireVerified(caller: UserPrincipal): Promise<void> {
+    if (!this.#deps.isRequired) return
+    const isVerified = await this.#verified.get(caller.id, async () => {
+      const user = await findUser(this.#deps.database.db, caller.id)
+      return { value: user !== undefined && user.verifiedAt !== null, dependsOn: [caller.key] }
+    })
+    if (!isVerified)
+      throw new ServiceError(
+        'forbidden',
+        'failed to perform authorization: the email address is not verified: use POST /users/send-verification to get a link',
+      )
+  }
+
+  invalidate(entityKeys: readonly number[]): void {
+    this.#verified.invalidate(entityKeys)
+  }
+
+  invalidateAll(): void {
+    this.#verified.invalidateAll()
+  }
 
   /**
    * Creates a token and queues the mail. Undefined when too many mails were sent, or the address is already verified.
    */
-  async function send(sender: UserPrincipal | 'system', userId: string): Promise<true | undefined> {
-    const issued = await journal.change(sender, async (tx, record) => {
+  async #send(sender: UserPrincipal | 'system', userId: string): Promise<true | undefined> {
+    const issued = await this.#deps.journal.change(sender, async (tx, record) => {
       const user = await lockUser(tx, userId)
       if (user === undefined || user.email === null || user.verifiedAt !== null) return undefined
       const token = await issueMailedToken(tx, user.key, 'verification', user.email)
@@ -64,55 +115,7 @@ export function createEmailVerification(deps: EmailVerificationDeps): EmailVerif
       return { to: user.email, token }
     })
     if (issued === undefined) return undefined
-    void mailer.send(verificationMail(publicUrl, issued.to, issued.token))
+    void this.#deps.mailer.send(verificationMail(this.#deps.publicUrl, issued.to, issued.token))
     return true
-  }
-
-  return {
-    async sendVerification(caller) {
-      const user = await getUser(database.db, caller.id)
-      if (user.email === null)
-        throw new ServiceError('unprocessable', 'the user has no email address: set one before the verification')
-      if (user.verifiedAt !== null) return 'verified already'
-      if ((await send(caller, user.id)) === true) return 'sent'
-      countRefusal('verification_mail')
-      throw new ServiceError('rate_limited', 'the link was already sent: check the mailbox or retry later', {
-        retryAfterSeconds: 300,
-      })
-    },
-    mailNewAddress(user) {
-      if (!isRequired || user.email === null || user.status !== 'enabled') return
-      void send('system', user.id).catch((error: unknown) =>
-        logger.error({ err: error }, 'failed to create a verification link; the user can request another'),
-      )
-    },
-    async verifyEmail(token, origin) {
-      const found = await findMailedToken(database.db, 'verification', token)
-      const wrong = new ServiceError(
-        'unauthenticated',
-        'failed to perform authentication: the link has expired or belongs to another address',
-      )
-      if (found === undefined) throw wrong
-      await changeUser(deps, 'system', found.userId, 'user.verify_email', async (tx, user) => {
-        if ((await findMailedToken(tx, 'verification', token)) === undefined) throw wrong
-        return user.verifiedAt === null
-          ? { change: { isVerified: true }, attributes: { address: origin.address } }
-          : undefined
-      })
-    },
-    async requireVerified(caller) {
-      if (!isRequired) return
-      const isVerified = await verified.get(caller.id, async () => {
-        const user = await findUser(database.db, caller.id)
-        return { value: user !== undefined && user.verifiedAt !== null, dependsOn: [caller.key] }
-      })
-      if (!isVerified)
-        throw new ServiceError(
-          'forbidden',
-          'failed to perform authorization: the email address is not verified: use POST /users/send-verification to get a link',
-        )
-    },
-    invalidate: (entityKeys) => verified.invalidate(entityKeys),
-    invalidateAll: () => verified.invalidateAll(),
   }
 }

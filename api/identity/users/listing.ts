@@ -23,37 +23,43 @@ import { getUser, isUnscopedAdmin } from './rules.ts'
 import type { SearchQuery, UserQuery } from './schema.ts'
 import { isSeenWhole } from './shown.ts'
 
-export type Listings = {
-  getProfile(caller: UserPrincipal): Promise<UserRecord>
-  /** Throws `not_found`. */
-  get(id: string): Promise<UserRecord>
-  list(caller: UserPrincipal, query: UserQuery): Promise<Page<UserRecord>>
-  /** Finds enabled users, except platform administrators. Throws `malformed` without a filter. */
-  search(query: SearchQuery): Promise<Page<UserRecord>>
-}
-
 /** Minimum length of a search text (contract section 5). */
 const MIN_SEARCH_CHARS = 3
 
-export function createListings({ database }: { database: Database }): Listings {
-  const { db } = database
+export class Listings {
+  readonly #database: Database
 
-  async function page(query: Omit<UserListing, 'where'> & { only_total?: boolean }, where: UserListing['where']) {
-    const { offset, limit, cursor, order, dir } = query
-    const [total, page] = await Promise.all([
-      countUsers(db, where),
-      query.only_total === true
-        ? { items: [], next: NO_MORE }
-        : listUsers(db, { where, order, dir, offset, limit, cursor }),
-    ])
-    return { total, offset, limit, ...page }
+  constructor({ database }: { database: Database }) {
+    this.#database = database
   }
 
-  return {
-    getProfile: (caller) => getUser(db, caller.id),
-    get: (id) => getUser(db, id),
-    list: (caller, query) => page({ ...query, dir: query.dir ?? 'asc' }, allOf(conditionsOf(caller, query))),
-    search: async (query) => await page({ ...query, dir: query.dir ?? 'asc' }, allOf(searchConditionsOf(query))),
+  getProfile(caller: UserPrincipal): Promise<UserRecord> {
+    return getUser(this.#database.db, caller.id)
+  }
+
+  /** Throws `not_found`. */
+  get(id: string): Promise<UserRecord> {
+    return getUser(this.#database.db, id)
+  }
+
+  list(caller: UserPrincipal, query: UserQuery): Promise<Page<UserRecord>> {
+    return this.#page({ ...query, dir: query.dir ?? 'asc' }, allOf(conditionsOf(caller, query)))
+  }
+
+  /** Finds enabled users, except platform administrators. Throws `malformed` without a filter. */
+  async search(query: SearchQuery): Promise<Page<UserRecord>> {
+    return await this.#page({ ...query, dir: query.dir ?? 'asc' }, allOf(searchConditionsOf(query)))
+  }
+
+  async #page(query: Omit<UserListing, 'where'> & { only_total?: boolean }, where: UserListing['where']) {
+    const { offset, limit, cursor, order, dir } = query
+    const [total, page] = await Promise.all([
+      countUsers(this.#database.db, where),
+      query.only_total === true
+        ? { items: [], next: NO_MORE }
+        : listUsers(this.#database.db, { where, order, dir, offset, limit, cursor }),
+    ])
+    return { total, offset, limit, ...page }
   }
 }
 

@@ -12,7 +12,7 @@ import type { UsersService } from './service.ts'
 export function mailRoutes(users: UsersService): RoutePlugin {
   /** 401 has precedence over errors of the body (decision 45), unless the token is in the body. */
   async function requireRecoveryToken(request: FastifyRequest): Promise<void> {
-    if (request.headers.authorization !== undefined) await users.requireRecoveryToken(bearerOf(request))
+    if (request.headers.authorization !== undefined) await users.secrets.requireRecoveryToken(bearerOf(request))
   }
 
   return (app) => {
@@ -30,7 +30,7 @@ export function mailRoutes(users: UsersService): RoutePlugin {
         },
       },
       async (request, reply) => {
-        users.requestReset(requireEmail(request.body.email), originOf(request))
+        users.secrets.requestReset(requireEmail(request.body.email), originOf(request))
         void reply.code(201)
         return { msg: 'if the email belongs to a user, a link was sent to it' }
       },
@@ -51,7 +51,7 @@ export function mailRoutes(users: UsersService): RoutePlugin {
       async (request, reply) => {
         const { token = '', password, confirm_password: confirmation } = request.body
         const given = request.headers.authorization === undefined ? token : bearerOf(request)
-        await users.resetSecret(given, { password, confirmation }, originOf(request))
+        await users.secrets.resetSecret(given, { password, confirmation }, originOf(request))
         void reply.code(201)
         return {}
       },
@@ -89,7 +89,7 @@ export function mailRoutes(users: UsersService): RoutePlugin {
         },
       },
       async (request) => {
-        const outcome = await users.sendVerification(request.principal)
+        const outcome = await users.verification.sendVerification(request.principal)
         return { message: outcome === 'sent' ? 'the link was sent' : 'the email address is already verified' }
       },
     )
@@ -105,7 +105,7 @@ export function mailRoutes(users: UsersService): RoutePlugin {
         },
       },
       async (request) => {
-        await users.verifyEmail(request.query.token, originOf(request))
+        await users.verification.verifyEmail(request.query.token, originOf(request))
         return { message: 'the email address is verified' }
       },
     )
@@ -123,5 +123,5 @@ const OPEN_TO_UNVERIFIED = new Set([
 /** Throws `forbidden` for other routes while the settings require a verified address. */
 export async function requireVerifiedFor(users: UsersService, request: FastifyRequest): Promise<void> {
   if (OPEN_TO_UNVERIFIED.has(`${request.method} ${request.facts.url}`)) return
-  await users.requireVerified(request.principal)
+  await users.verification.requireVerified(request.principal)
 }

@@ -11,18 +11,6 @@ import { lockIsSolePlatformAdmin } from './repository.ts'
 import { getUser, requireSelfOrAdmin } from './rules.ts'
 import type { UserUpdate } from './schema.ts'
 
-/** Every method throws `not_found`, `forbidden` for other callers, `malformed` and `conflict`. */
-export type Profiles = {
-  update(caller: UserPrincipal, id: string, input: UserUpdate): Promise<UserRecord>
-  setTags(caller: UserPrincipal, id: string, tags: string[]): Promise<UserRecord>
-  setPicture(caller: UserPrincipal, id: string, url: string): Promise<UserRecord>
-  /** A new address is not verified, and links in older mails become invalid. */
-  setEmail(caller: UserPrincipal, id: string, email: string): Promise<UserRecord>
-  setUsername(caller: UserPrincipal, id: string, username: string): Promise<UserRecord>
-  /** Requires a platform administrator. Throws `invalid_state` for the last platform administrator. */
-  setRole(caller: UserPrincipal, id: string, role: 'user' | 'admin'): Promise<UserRecord>
-}
-
 export type ProfileDeps = ChangeDeps & {
   database: Database
   access: AccessPolicy
@@ -30,52 +18,67 @@ export type ProfileDeps = ChangeDeps & {
   onNewEmail: (user: UserRecord) => void
 }
 
-export function createProfiles(deps: ProfileDeps): Profiles {
-  const { database, access } = deps
+/** Every method throws `not_found`, `forbidden` for other callers, `malformed` and `conflict`. */
+export class Profiles {
+  readonly #deps: ProfileDeps
 
-  async function set(caller: UserPrincipal, id: string, operation: string, change: UserChange): Promise<UserRecord> {
-    requireSelfOrAdmin(access, caller, await getUser(database.db, id))
-    return await changeUser(deps, caller, id, operation, () => ({ change }))
+  constructor(deps: ProfileDeps) {
+    this.#deps = deps
   }
 
-  return {
-    update: (caller, id, input) =>
-      // It sets only known fields: a body can contain anything (decision 43).
-      set(caller, id, 'user.update', {
-        ...(input.first_name === undefined ? {} : { firstName: input.first_name }),
-        ...(input.last_name === undefined ? {} : { lastName: input.last_name }),
-        ...(input.name === undefined ? {} : { name: input.name === '' ? null : input.name }),
-        ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
-        ...(input.private_metadata === undefined ? {} : { privateMetadata: input.private_metadata }),
-      }),
-    setTags: (caller, id, tags) => set(caller, id, 'user.update_tags', { tags }),
-    setPicture: async (caller, id, url) =>
-      await set(caller, id, 'user.update_profile_picture', { profilePicture: requirePicture(url) }),
-    setUsername: async (caller, id, username) =>
-      await set(caller, id, 'user.update_username', { username: requireUsername(username, '/username') }),
-    async setEmail(caller, id, email) {
-      requireEmail(email)
-      requireSelfOrAdmin(access, caller, await getUser(database.db, id))
-      let isOther = false
-      const updated = await changeUser(deps, caller, id, 'user.update_email', async (tx, user) => {
-        isOther = user.email?.toLowerCase() !== email.toLowerCase()
-        if (!isOther) return { change: { email } }
-        await dropMailedTokens(tx, user.key, 'recovery')
-        await dropMailedTokens(tx, user.key, 'verification')
-        return { change: { email, isVerified: false } }
-      })
-      if (isOther) deps.onNewEmail(updated)
-      return updated
-    },
-    async setRole(caller, id, role) {
-      const { key } = await getUser(database.db, id)
-      access.requirePlatformAdmin(caller)
-      return await changeUser(deps, caller, id, 'user.update_role', async (tx, user) => {
-        if (user.role === role) return undefined
-        if (role === 'user' && user.status === 'enabled' && (await lockIsSolePlatformAdmin(tx, key)))
-          throw new ServiceError('invalid_state', 'the user is the only platform administrator')
-        return { change: { role } }
-      })
-    },
+  update(caller: UserPrincipal, id: string, input: UserUpdate): Promise<UserRecord> {
+    // It sets only known fields: a body can contain anything (decision 43).
+    return this.#set(caller, id, 'user.update', {
+      ...(input.first_name === undefined ? {} : { firstName: input.first_name }),
+      ...(input.last_name === undefined ? {} : { lastName: input.last_name }),
+      ...(input.name === undefined ? {} : { name: input.name === '' ? null : input.name }),
+      ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
+      ...(input.private_metadata === undefined ? {} : { privateMetadata: input.private_metadata }),
+    })
+  }
+
+  setTags(caller: UserPrincipal, id: string, tags: string[]): Promise<UserRecord> {
+    return this.#set(caller, id, 'user.update_tags', { tags })
+  }
+
+  async setPicture(caller: UserPrincipal, id: string, url: string): Promise<UserRecord> {
+    return await this.#set(caller, id, 'user.update_profile_picture', { profilePicture: requirePicture(url) })
+  }
+
+  async setUsername(caller: UserPrincipal, id: string, username: string): Promise<UserRecord> {
+    return await this.#set(caller, id, 'user.update_username', { username: requireUsername(username, '/username') })
+  }
+
+  /** A new address is not verified, and links in older mails become invalid. */
+  async setEmail(caller: UserPrincipal, id: string, email: string): Promise<UserRecord> {
+    requireEmail(email)
+    requireSelfOrAdmin(this.#deps.access, caller, await getUser(this.#deps.database.db, id))
+    let isOther = false
+    const updated = await changeUser(this.#deps, caller, id, 'user.update_email', async (tx, user) => {
+      isOther = user.email?.toLowerCase() !== email.toLowerCase()
+      if (!isOther) return { change: { email } }
+      await dropMailedTokens(tx, user.key, 'recovery')
+      await dropMailedTokens(tx, user.key, 'verification')
+      return { change: { email, isVerified: false } }
+    })
+    if (isOther) this.#deps.onNewEmail(updated)
+    return updated
+  }
+
+  /** Requires a platform administrator. Throws `invalid_state` for the last platform administrator. */
+  async setRole(caller: UserPrincipal, id: string, role: 'user' | 'admin'): Promise<UserRecord> {
+    const { key } = await getUser(this.#deps.database.db, id)
+    this.#deps.access.requirePlatformAdmin(caller)
+    return await changeUser(this.#deps, caller, id, 'user.update_role', async (tx, user) => {
+      if (user.role === role) return undefined
+      if (role === 'user' && user.status === 'enabled' && (await lockIsSolePlatformAdmin(tx, key)))
+        throw new ServiceError('invalid_state', 'the user is the only platform administrator')
+      return { change: { role } }
+    })
+  }
+
+  async #set(caller: UserPrincipal, id: string, operation: string, change: UserChange): Promise<UserRecord> {
+    requireSelfOrAdmin(this.#deps.access, caller, await getUser(this.#deps.database.db, id))
+    return await changeUser(this.#deps, caller, id, operation, () => ({ change }))
   }
 }

@@ -23,23 +23,6 @@ export type InvitationRedemption = {
   redeem(tx: Transaction, token: string, userKey: number): Promise<{ domainId: string }>
 }
 
-export type Registration = {
-  /** Throws `unauthenticated` without a caller when self-registration is disabled. It runs before the body is read. */
-  requireMayRegister(caller: UserPrincipal | undefined): void
-  /**
-   * Self-registration without a caller. Throws `malformed`, `conflict`, and `unauthenticated` or `forbidden` for fields
-   * that the caller may not set.
-   */
-  create(caller: UserPrincipal | undefined, input: NewUser, origin: Origin): Promise<UserRecord>
-  /** Throws `unauthenticated` for the token of a mailed invitation that is not valid. It runs before the body is read. */
-  requireInvitation(token: string): Promise<void>
-  /**
-   * Registration of an invited address, which is verified by its mail. The invitation then waits for the user. Throws `malformed`
-   * for another address, and the same errors as `create` and `requireInvitation`.
-   */
-  createInvited(token: string, input: NewUser, origin: Origin): Promise<UserRecord>
-}
-
 export type RegistrationDeps = {
   journal: Journal
   access: AccessPolicy
@@ -51,30 +34,68 @@ export type RegistrationDeps = {
   onCreated: (user: UserRecord) => void
 }
 
-export function createRegistration(deps: RegistrationDeps): Registration {
-  const { journal, access, invitations, allowSelfRegister, uniqueNames, passwordPattern } = deps
+export class Registration {
+  readonly #deps: RegistrationDeps
 
-  function requireMayRegister(caller: UserPrincipal | undefined): void {
-    if (allowSelfRegister || caller !== undefined) return
+  constructor(deps: RegistrationDeps) {
+    this.#deps = deps
+  }
+
+  /** Throws `unauthenticated` without a caller when self-registration is disabled. It runs before the body is read. */
+  requireMayRegister(caller: UserPrincipal | undefined): void {
+    if (this.#deps.allowSelfRegister || caller !== undefined) return
     throw new ServiceError(
       'unauthenticated',
       'failed to perform authentication: self-registration is disabled, a platform administrator must create the user',
     )
   }
 
+  /**
+   * Self-registration without a caller. Throws `malformed`, `conflict`, and `unauthenticated` or `forbidden` for fields
+   * that the caller may not set.
+   */
+  async create(caller: UserPrincipal | undefined, input: NewUser, origin: Origin): Promise<UserRecord> {
+    const role = input.role ?? 'user'
+    this.requireMayRegister(caller)
+    this.#requireNoAdmin(caller, role)
+    const facts = caller === undefined ? { address: origin.address } : {}
+    return await this.#register(caller, { input, role, isVerified: false }, async () => facts)
+  }
+
+  /** Throws `unauthenticated` for the token of a mailed invitation that is not valid. It runs before the body is read. */
+  async requireInvitation(token: string): Promise<void> {
+    await this.#deps.invitations.requireToken(token)
+  }
+
+  /**
+   * Registration of an invited address, which is verified by its mail. The invitation then waits for the user. Throws `malformed`
+   * for another address, and the same errors as `create` and `requireInvitation`.
+   */
+  async createInvited(token: string, input: NewUser, origin: Origin): Promise<UserRecord> {
+    const role = input.role ?? 'user'
+    this.#requireNoAdmin(undefined, role)
+    const { email } = await this.#deps.invitations.requireToken(token)
+    if (identityOf(input).email?.toLowerCase() !== email) throw refusedField('/email', 'must be the invited address')
+    return await this.#register(undefined, { input, role, isVerified: true }, async (tx, user) => {
+      const { domainId } = await this.#deps.invitations.redeem(tx, token, user.key)
+      return { address: origin.address, invited_to: domainId }
+    })
+  }
+
   /** `complete`: what else the transaction does. Returns attributes of the journal entry. */
-  async function register(
+  async #register(
     author: UserPrincipal | undefined,
     { input, role, isVerified }: { input: NewUser; role: 'user' | 'admin'; isVerified: boolean },
     complete: (tx: Transaction, user: UserRecord) => Promise<Record<string, unknown>>,
   ): Promise<UserRecord> {
     const names = identityOf(input)
     const profilePicture = requirePicture(input.profile_picture ?? '')
-    requirePassword(passwordPattern, input.credentials.secret, '/credentials/secret')
-    if (author !== undefined && (role === 'admin' || !allowSelfRegister)) access.requirePlatformAdmin(author)
+    requirePassword(this.#deps.passwordPattern, input.credentials.secret, '/credentials/secret')
+    if (author !== undefined && (role === 'admin' || !this.#deps.allowSelfRegister))
+      this.#deps.access.requirePlatformAdmin(author)
     const secretHash = await hashPassword(input.credentials.secret)
     const id = newId()
-    const user = await journal.change(author ?? 'system', async (tx, record) => {
+    const user = await this.#deps.journal.change(author ?? 'system', async (tx, record) => {
       const created = await insertUser(
         tx,
         {
@@ -90,7 +111,7 @@ export function createRegistration(deps: RegistrationDeps): Registration {
           createdBy: author?.id ?? null,
           isVerified,
         },
-        uniqueNames,
+        this.#deps.uniqueNames,
       )
       record({
         operation: 'user.create',
@@ -99,40 +120,16 @@ export function createRegistration(deps: RegistrationDeps): Registration {
       })
       return created
     })
-    if (!isVerified) deps.onCreated(user)
+    if (!isVerified) this.#deps.onCreated(user)
     return user
   }
 
-  function requireNoAdmin(caller: UserPrincipal | undefined, role: string): void {
+  #requireNoAdmin(caller: UserPrincipal | undefined, role: string): void {
     if (role === 'admin' && caller === undefined)
       throw new ServiceError(
         'unauthenticated',
         'failed to perform authentication: the role requires a platform administrator',
       )
-  }
-
-  return {
-    requireMayRegister,
-    async create(caller, input, origin) {
-      const role = input.role ?? 'user'
-      requireMayRegister(caller)
-      requireNoAdmin(caller, role)
-      const facts = caller === undefined ? { address: origin.address } : {}
-      return await register(caller, { input, role, isVerified: false }, async () => facts)
-    },
-    async requireInvitation(token) {
-      await invitations.requireToken(token)
-    },
-    async createInvited(token, input, origin) {
-      const role = input.role ?? 'user'
-      requireNoAdmin(undefined, role)
-      const { email } = await invitations.requireToken(token)
-      if (identityOf(input).email?.toLowerCase() !== email) throw refusedField('/email', 'must be the invited address')
-      return await register(undefined, { input, role, isVerified: true }, async (tx, user) => {
-        const { domainId } = await invitations.redeem(tx, token, user.key)
-        return { address: origin.address, invited_to: domainId }
-      })
-    },
   }
 }
 

@@ -43,18 +43,18 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
         },
         onRequest: async (request) => {
           const invitation = invitationOf(request)
-          if (invitation !== undefined) return await users.requireInvitation(invitation)
+          if (invitation !== undefined) return await users.registration.requireInvitation(invitation)
           const token = optionalBearerOf(request)
           if (token !== undefined) request.principal = await tokens.authenticate(token, originOf(request))
-          users.requireMayRegister(request.principal)
+          users.registration.requireMayRegister(request.principal)
         },
       },
       async (request, reply) => {
         const invitation = invitationOf(request)
         const user =
           invitation === undefined
-            ? await users.create(request.principal, request.body, originOf(request))
-            : await users.createInvited(invitation, request.body, originOf(request))
+            ? await users.registration.create(request.principal, request.body, originOf(request))
+            : await users.registration.createInvited(invitation, request.body, originOf(request))
         void reply.code(201).header('Location', `/users/${user.id}`)
         return presentUser(user)
       },
@@ -69,7 +69,7 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
           response: responses({ 200: User }, 'not_found'),
         },
       },
-      async (request) => presentUser(await users.getProfile(request.principal)),
+      async (request) => presentUser(await users.listings.getProfile(request.principal)),
     )
     app.get(
       '/users/search',
@@ -85,7 +85,7 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
         },
       },
       async (request) => {
-        const { items, ...page } = await users.search(request.query)
+        const { items, ...page } = await users.listings.search(request.query)
         return { ...page, users: items.map(presentFound) }
       },
     )
@@ -103,7 +103,7 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
         },
       },
       async (request) => {
-        return presentTo(request.principal, await users.get(request.params.user_id))
+        return presentTo(request.principal, await users.listings.get(request.params.user_id))
       },
     )
     app.get(
@@ -120,7 +120,7 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
         },
       },
       async (request) => {
-        const page = await users.list(request.principal, request.query)
+        const page = await users.listings.list(request.principal, request.query)
         if (request.query.only_total === true) return { total: page.total, users: [] }
         return {
           total: page.total,
@@ -147,7 +147,7 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
       },
       async (request) => {
         const { query } = request
-        const { total, offset, limit, items, next } = await users.listMemberships(
+        const { total, offset, limit, items, next } = await users.memberships.listMemberships(
           request.principal,
           request.params.user_id,
           query,

@@ -9,36 +9,17 @@ import type { AccessPolicy } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
 import type { Mailer } from '../mail/index.ts'
 import type { LoginUser } from '../tokens/index.ts'
-import type { EmailVerification } from './email-verification.ts'
-import { createEmailVerification } from './email-verification.ts'
-import type { Listings } from './listing.ts'
-import { createListings } from './listing.ts'
-import type { Memberships } from './memberships.ts'
-import { createMemberships } from './memberships.ts'
-import type { Profiles } from './profile.ts'
-import { createProfiles } from './profile.ts'
+import { EmailVerification } from './email-verification.ts'
+import { Listings } from './listing.ts'
+import { Memberships } from './memberships.ts'
+import { Profiles } from './profile.ts'
 import { startPurge } from './purge.ts'
-import type { InvitationRedemption, Registration } from './registration.ts'
-import { createRegistration } from './registration.ts'
+import type { InvitationRedemption } from './registration.ts'
+import { Registration } from './registration.ts'
 import { applyUniqueNamesSwitch, findUserByLogin } from './repository.ts'
-import type { Secrets } from './secrets.ts'
-import { createSecrets } from './secrets.ts'
-import type { Statuses } from './status.ts'
-import { createStatuses } from './status.ts'
-
-export type UsersService = Registration &
-  Listings &
-  Memberships &
-  Profiles &
-  Statuses &
-  Secrets &
-  EmailVerification & {
-    findLogin(login: string): Promise<LoginUser | undefined>
-    /** Called once at the start: synchronizes the stored unique names with the setting. */
-    prepare(): Promise<void>
-    /** Starts the removal of deleted users. `stop` ends it. */
-    start(): void
-  }
+import type { UserRecord } from './repository.ts'
+import { Secrets } from './secrets.ts'
+import { Statuses } from './status.ts'
 
 export type UsersDeps = {
   database: Database
@@ -55,26 +36,44 @@ export type UsersDeps = {
   invitations: InvitationRedemption
 }
 
-export function createUsersService(deps: UsersDeps): UsersService {
-  const { database, uniqueNames } = deps
-  const verification = createEmailVerification({ ...deps, isRequired: deps.requireVerifiedEmail })
-  const secrets = createSecrets(deps)
-  let purge: PeriodicRounds | undefined
-  return {
-    ...createRegistration({ ...deps, onCreated: verification.mailNewAddress }),
-    ...createListings(deps),
-    ...createMemberships(deps),
-    ...createProfiles({ ...deps, onNewEmail: verification.mailNewAddress }),
-    ...createStatuses(deps),
-    ...secrets,
-    ...verification,
-    findLogin: (login) => findUserByLogin(database.db, login),
-    prepare: () => applyUniqueNamesSwitch(database.db, uniqueNames),
-    start() {
-      purge = startPurge(deps)
-    },
-    async stop() {
-      await Promise.all([secrets.stop(), purge?.stop()])
-    },
+export class UsersService {
+  readonly registration: Registration
+  readonly listings: Listings
+  readonly memberships: Memberships
+  readonly profiles: Profiles
+  readonly statuses: Statuses
+  readonly secrets: Secrets
+  readonly verification: EmailVerification
+  readonly #deps: UsersDeps
+  #purge: PeriodicRounds | undefined
+
+  constructor(deps: UsersDeps) {
+    this.#deps = deps
+    this.verification = new EmailVerification({ ...deps, isRequired: deps.requireVerifiedEmail })
+    const mailNewAddress = (user: UserRecord) => this.verification.mailNewAddress(user)
+    this.registration = new Registration({ ...deps, onCreated: mailNewAddress })
+    this.listings = new Listings(deps)
+    this.memberships = new Memberships(deps)
+    this.profiles = new Profiles({ ...deps, onNewEmail: mailNewAddress })
+    this.statuses = new Statuses(deps)
+    this.secrets = new Secrets(deps)
+  }
+
+  async findLogin(login: string): Promise<LoginUser | undefined> {
+    return await findUserByLogin(this.#deps.database.db, login)
+  }
+
+  /** Called once at the start: synchronizes the stored unique names with the setting. */
+  async prepare(): Promise<void> {
+    await applyUniqueNamesSwitch(this.#deps.database.db, this.#deps.uniqueNames)
+  }
+
+  /** Starts the removal of deleted users. `stop` ends it. */
+  start(): void {
+    this.#purge = startPurge(this.#deps)
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([this.secrets.stop(), this.#purge?.stop()])
   }
 }

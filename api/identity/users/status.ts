@@ -15,43 +15,80 @@ import type { UserRecord } from './repository.ts'
 import { lockIsSolePlatformAdmin } from './repository.ts'
 import { getUser, requireSelfOrAdmin, requireUnscopedToken } from './rules.ts'
 
-export type Statuses = {
+export type StatusDeps = ChangeDeps & { database: Database; access: AccessPolicy }
+
+export class Statuses {
+  readonly #deps: StatusDeps
+
+  constructor(deps: StatusDeps) {
+    this.#deps = deps
+  }
+
   /**
    * Requires the user, their owner or a platform administrator. Idempotent (decision 13). Disabling ends every session.
    * Throws `invalid_state` for the last administrator of a domain, unless a platform administrator forces it and takes
    * over, and for the last platform administrator.
    */
-  setStatus(
+  async setStatus(
     caller: UserPrincipal,
     id: string,
     status: 'enabled' | 'disabled',
-    options?: { force: boolean },
-  ): Promise<UserRecord>
+    { force }: { force: boolean } = { force: false },
+  ): Promise<UserRecord> {
+    const user = await getUser(this.#deps.database.db, id)
+    // The owner of a user who became a platform administrator must not gain power over the platform.
+    if (user.createdBy === caller.id && user.role !== 'admin') requireUnscopedToken(caller)
+    else requireSelfOrAdmin(this.#deps.access, caller, user)
+    if (user.status === status) return user
+    if (status === 'enabled')
+      return await changeUser(this.#deps, caller, id, 'user.enable', (_tx, { status: now }) =>
+        now === status ? undefined : { change: { status } },
+      )
+    return await changeUser(
+      this.#deps,
+      caller,
+      id,
+      'user.disable',
+      (tx, locked, domains: string[]) => this.#disable(tx, caller, locked, domains),
+      (tx) => this.#releaseDomains(tx, caller, user.key, force),
+    )
+  }
+
   /**
    * Requires the user or a platform administrator. Ends all logins and tokens immediately and removes the user from
    * every role. Email, username and names remain in use until the record is removed after its grace period. Throws the
    * same errors as `setStatus`.
    */
-  remove(caller: UserPrincipal, id: string, options?: { force: boolean }): Promise<void>
-}
+  async remove(caller: UserPrincipal, id: string, { force }: { force: boolean } = { force: false }): Promise<void> {
+    const user = await getUser(this.#deps.database.db, id)
+    requireSelfOrAdmin(this.#deps.access, caller, user)
+    await changeUser(
+      this.#deps,
+      caller,
+      id,
+      'user.delete',
+      async (tx, locked, removed: RemovedUser) => {
+        await this.#requireNotSolePlatformAdmin(tx, locked)
+        await revokeSessionsOf(tx, locked.key)
+        await dropMailedTokens(tx, locked.key, 'recovery')
+        await dropMailedTokens(tx, locked.key, 'verification')
+        return {
+          change: { status: 'deleted' },
+          alsoChanged: removed.entityKeys,
+          attributes: this.#takenOver(removed.takenOver),
+        }
+      },
+      (tx) => removeUserEverywhere(tx, user.key, force ? { key: caller.key } : undefined),
+    )
+  }
 
-export type StatusDeps = ChangeDeps & { database: Database; access: AccessPolicy }
-
-export function createStatuses(deps: StatusDeps): Statuses {
-  const { database, access } = deps
-
-  async function requireNotSolePlatformAdmin(tx: Transaction, user: UserRecord): Promise<void> {
+  async #requireNotSolePlatformAdmin(tx: Transaction, user: UserRecord): Promise<void> {
     if (user.role === 'admin' && user.status === 'enabled' && (await lockIsSolePlatformAdmin(tx, user.key)))
       throw new ServiceError('invalid_state', 'the user is the only platform administrator')
   }
 
   /** Ensures that no domain loses its last administrator. Returns the domains that the caller takes over. */
-  async function releaseDomains(
-    tx: Transaction,
-    caller: UserPrincipal,
-    userKey: number,
-    force: boolean,
-  ): Promise<string[]> {
+  async #releaseDomains(tx: Transaction, caller: UserPrincipal, userKey: number, force: boolean): Promise<string[]> {
     const domains = await lockSoleAdminDomains(tx, userKey)
     const first = domains[0]
     if (first === undefined) return []
@@ -60,68 +97,26 @@ export function createStatuses(deps: StatusDeps): Statuses {
         'invalid_state',
         `the user is the only administrator of the domain ${first.id}: add another administrator first`,
       )
-    access.requirePlatformAdmin(caller)
+    this.#deps.access.requirePlatformAdmin(caller)
     for (const { key } of domains) await grantAdmin(tx, caller.key, 'domain', key, [key])
     return domains.map((domain) => domain.id)
   }
 
-  const takenOver = (domains: readonly string[]) => (domains.length === 0 ? {} : { taken_over: domains })
+  #takenOver(domains: readonly string[]) {
+    return domains.length === 0 ? {} : { taken_over: domains }
+  }
 
-  async function disable(
+  async #disable(
     tx: Transaction,
     caller: UserPrincipal,
     user: UserRecord,
     domains: readonly string[],
   ): Promise<Decision | undefined> {
     if (user.status === 'disabled' && domains.length === 0) return undefined
-    await requireNotSolePlatformAdmin(tx, user)
+    await this.#requireNotSolePlatformAdmin(tx, user)
     await revokeSessionsOf(tx, user.key)
     await dropMailedTokens(tx, user.key, 'recovery')
     const alsoChanged = domains.length === 0 ? [] : [caller.key]
-    return { change: { status: 'disabled' }, alsoChanged, attributes: takenOver(domains) }
-  }
-
-  return {
-    async setStatus(caller, id, status, { force } = { force: false }) {
-      const user = await getUser(database.db, id)
-      // The owner of a user who became a platform administrator must not gain power over the platform.
-      if (user.createdBy === caller.id && user.role !== 'admin') requireUnscopedToken(caller)
-      else requireSelfOrAdmin(access, caller, user)
-      if (user.status === status) return user
-      if (status === 'enabled')
-        return await changeUser(deps, caller, id, 'user.enable', (_tx, { status: now }) =>
-          now === status ? undefined : { change: { status } },
-        )
-      return await changeUser(
-        deps,
-        caller,
-        id,
-        'user.disable',
-        (tx, locked, domains: string[]) => disable(tx, caller, locked, domains),
-        (tx) => releaseDomains(tx, caller, user.key, force),
-      )
-    },
-    async remove(caller, id, { force } = { force: false }) {
-      const user = await getUser(database.db, id)
-      requireSelfOrAdmin(access, caller, user)
-      await changeUser(
-        deps,
-        caller,
-        id,
-        'user.delete',
-        async (tx, locked, removed: RemovedUser) => {
-          await requireNotSolePlatformAdmin(tx, locked)
-          await revokeSessionsOf(tx, locked.key)
-          await dropMailedTokens(tx, locked.key, 'recovery')
-          await dropMailedTokens(tx, locked.key, 'verification')
-          return {
-            change: { status: 'deleted' },
-            alsoChanged: removed.entityKeys,
-            attributes: takenOver(removed.takenOver),
-          }
-        },
-        (tx) => removeUserEverywhere(tx, user.key, force ? { key: caller.key } : undefined),
-      )
-    },
+    return { change: { status: 'disabled' }, alsoChanged, attributes: this.#takenOver(domains) }
   }
 }

@@ -22,21 +22,6 @@ import type { History, HistoryCheck } from './schema.ts'
 export const NAMESPACE = 'history'
 export const TABLE = 'records'
 
-export type ArchiveService = {
-  /**
-   * Requires `subscribe` on all channels of the domain, because a file holds the records of many: the rights on single channels cannot be
-   * kept inside it. Throws `forbidden` and `not_found` (decision 45).
-   */
-  enterCatalogue(caller: UserPrincipal, domainId: string): Promise<Catalogue>
-  /** Requires the same. */
-  view(caller: UserPrincipal, domainId: string): Promise<History>
-  /**
-   * Compares one range with the database: counts, and files with their sizes. Requires `update` on the domain, and the rights of the
-   * catalogue. Throws `timeout` when the records cannot be counted in time, and `rate_limited` when too many verifications run.
-   */
-  verify(caller: UserPrincipal, domainId: string, after: string | undefined): Promise<HistoryCheck>
-}
-
 export type Catalogue = {
   /** The table; undefined before its first export. */
   find(): Promise<CatalogueTable | undefined>
@@ -46,51 +31,61 @@ const COUNT_DEADLINE_MS = 60_000
 const MAX_VERIFICATIONS = 2
 const RETRY_SECONDS = 5
 
-export function createArchiveService({
-  database,
-  access,
-  isEnabled,
-}: {
-  database: Database
-  access: AccessPolicy
-  isEnabled: boolean
-}): ArchiveService {
-  const { db } = database
-  const slots = new Slots({
+export class ArchiveService {
+  readonly #database: Database
+  readonly #access: AccessPolicy
+  readonly #isEnabled: boolean
+  readonly #slots = new Slots({
     what: 'verifications of the archive',
     max: MAX_VERIFICATIONS,
     share: 1,
     retryAfterSeconds: RETRY_SECONDS,
   })
-  const enter = async (caller: UserPrincipal, domainId: string) => {
-    const domain = await access.enter(caller, domainId)
-    domain.require('channel_subscribe')
-    return domain
+
+  constructor({ database, access, isEnabled }: { database: Database; access: AccessPolicy; isEnabled: boolean }) {
+    this.#database = database
+    this.#access = access
+    this.#isEnabled = isEnabled
   }
 
-  return {
-    async enterCatalogue(caller, domainId) {
-      const { domainKey } = await enter(caller, domainId)
-      return { find: () => findCatalogueTable(db, domainKey) }
-    },
-    async view(caller, domainId) {
-      const { domainKey } = await enter(caller, domainId)
-      const [facts, round] = [await findFacts(db, domainKey), await findRound(db)]
-      return { is_enabled: isEnabled, ...presentFacts(facts), ...presentRound(round) }
-    },
-    async verify(caller, domainId, after) {
-      const domain = await enter(caller, domainId)
-      domain.require('update')
-      const place = after === undefined ? undefined : parsePlace(after)
-      const range = await findExportedAfter(db, domain.domainKey, place)
-      if (range === undefined) return { records: 0, files: 0, faults: [] }
-      const release = await slots.take(domain.domainId)
-      try {
-        return await verifyRange(database, range, place === undefined)
-      } finally {
-        release()
-      }
-    },
+  /**
+   * Requires `subscribe` on all channels of the domain, because a file holds the records of many: the rights on single channels cannot be
+   * kept inside it. Throws `forbidden` and `not_found` (decision 45).
+   */
+  async enterCatalogue(caller: UserPrincipal, domainId: string): Promise<Catalogue> {
+    const { domainKey } = await this.#enter(caller, domainId)
+    return { find: () => findCatalogueTable(this.#database.db, domainKey) }
+  }
+
+  /** Requires the same. */
+  async view(caller: UserPrincipal, domainId: string): Promise<History> {
+    const { domainKey } = await this.#enter(caller, domainId)
+    const [facts, round] = [await findFacts(this.#database.db, domainKey), await findRound(this.#database.db)]
+    return { is_enabled: this.#isEnabled, ...presentFacts(facts), ...presentRound(round) }
+  }
+
+  /**
+   * Compares one range with the database: counts, and files with their sizes. Requires `update` on the domain, and the rights of the
+   * catalogue. Throws `timeout` when the records cannot be counted in time, and `rate_limited` when too many verifications run.
+   */
+  async verify(caller: UserPrincipal, domainId: string, after: string | undefined): Promise<HistoryCheck> {
+    const domain = await this.#enter(caller, domainId)
+    domain.require('update')
+    const place = after === undefined ? undefined : parsePlace(after)
+    const range = await findExportedAfter(this.#database.db, domain.domainKey, place)
+    if (range === undefined) return { records: 0, files: 0, faults: [] }
+    const release = await this.#slots.take(domain.domainId)
+    try {
+      return await verifyRange(this.#database, range, place === undefined)
+    } finally {
+      release()
+    }
+  }
+
+  async #enter(caller: UserPrincipal, domainId: string) {
+    const domain = await this.#access.enter(caller, domainId)
+    domain.require('channel_subscribe')
+    return domain
   }
 }
 

@@ -1,3 +1,2 @@
 export { DeletionQuery } from './schema.ts'
-export { createMessageDeletion } from './service.ts'
-export type { MessageDeletion } from './service.ts'
+export { MessageDeletion } from './service.ts'

@@ -1,6 +1,5 @@
 export { MqttSessionQuery, MqttSessions, RetainedPage } from './schema.ts'
-export { createSessionsService } from './service.ts'
-export type { SessionsService } from './service.ts'
+export { SessionsService } from './service.ts'
 export { disconnectSessionsOf } from './dead-nodes.ts'
 export type { SessionPositions } from './positions.ts'
 export { SESSION_QUOTAS, countSessionUsage } from './session-quotas.ts'

@@ -13,68 +13,72 @@ import { presentRetained, presentSession } from './schema.ts'
 /** The number of identifiers in a record of the journal. */
 const MAX_RECORDED = 100
 
-export type SessionsService = {
+export class SessionsService {
+  readonly #database: Database
+  readonly #access: AccessPolicy
+  readonly #journal: Journal
+
+  constructor(deps: { database: Database; access: AccessPolicy; journal: Journal }) {
+    this.#database = deps.database
+    this.#access = deps.access
+    this.#journal = deps.journal
+  }
+
   /** Requires `read` on the client. Throws `forbidden` and `not_found` (decision 45). */
-  ofClient(caller: UserPrincipal, domainId: string, clientId: string, range: PageRange): Promise<MqttSessions>
+  async ofClient(caller: UserPrincipal, domainId: string, clientId: string, range: PageRange): Promise<MqttSessions> {
+    const { entity } = await this.#access.locate(caller, domainId, 'client', clientId)
+    const { total, rows, next } = await listSessions(this.#database.db, entity.key, range)
+    const { offset, limit } = range
+    return { total, offset, limit, sessions: rows.map(presentSession), next }
+  }
+
   /**
    * Ends one session, or all: closes connections, deletes state, sends wills. Requires `update` on the client. Throws `not_found` for an
    * identifier without a session.
    */
-  end(caller: UserPrincipal, domainId: string, clientId: string, clientIdentifier: string | undefined): Promise<void>
-  /** Lists retained messages. Requires `subscribe` on the channel, because the list contains message payloads. */
-  retained(caller: UserPrincipal, domainId: string, channelId: string, range: PageRange): Promise<RetainedPage>
-  /** Requires `delete` on the channel, like the deletion of messages. Clears one subtopic, or all. Idempotent. */
-  clear(caller: UserPrincipal, domainId: string, channelId: string, subtopic: string | undefined): Promise<void>
-}
+  async end(
+    caller: UserPrincipal,
+    domainId: string,
+    clientId: string,
+    clientIdentifier: string | undefined,
+  ): Promise<void> {
+    const { domain, entity } = await this.#access.locate(caller, domainId, 'client', clientId)
+    await domain.requireOn(entity, 'update')
+    await this.#journal.change(caller, async (tx, record) => {
+      const ended = await endSessions(tx, record, entity.key, clientIdentifier)
+      if (clientIdentifier !== undefined && ended.length === 0)
+        throw new ServiceError('not_found', 'the client has no such session')
+      record({
+        operation: 'client.end_sessions',
+        domainKey: domain.domainKey,
+        entityKeys: [entity.key],
+        attributes: { id: entity.id, client_identifiers: ended.slice(0, MAX_RECORDED), total: ended.length },
+      })
+    })
+  }
 
-export function createSessionsService(deps: {
-  database: Database
-  access: AccessPolicy
-  journal: Journal
-}): SessionsService {
-  const { database, access, journal } = deps
-  return {
-    async ofClient(caller, domainId, clientId, range) {
-      const { entity } = await access.locate(caller, domainId, 'client', clientId)
-      const { total, rows, next } = await listSessions(database.db, entity.key, range)
-      const { offset, limit } = range
-      return { total, offset, limit, sessions: rows.map(presentSession), next }
-    },
-    async end(caller, domainId, clientId, clientIdentifier) {
-      const { domain, entity } = await access.locate(caller, domainId, 'client', clientId)
-      await domain.requireOn(entity, 'update')
-      await journal.change(caller, async (tx, record) => {
-        const ended = await endSessions(tx, record, entity.key, clientIdentifier)
-        if (clientIdentifier !== undefined && ended.length === 0)
-          throw new ServiceError('not_found', 'the client has no such session')
-        record({
-          operation: 'client.end_sessions',
-          domainKey: domain.domainKey,
-          entityKeys: [entity.key],
-          attributes: { id: entity.id, client_identifiers: ended.slice(0, MAX_RECORDED), total: ended.length },
-        })
+  /** Lists retained messages. Requires `subscribe` on the channel, because the list contains message payloads. */
+  async retained(caller: UserPrincipal, domainId: string, channelId: string, range: PageRange): Promise<RetainedPage> {
+    const { domain, entity } = await this.#access.locate(caller, domainId, 'channel', channelId)
+    await domain.requireOn(entity, 'subscribe')
+    const { total, messages, next } = await listRetained(this.#database.db, entity.key, range)
+    const { offset, limit } = range
+    return { total, offset, limit, messages: messages.map((message) => presentRetained(entity.id, message)), next }
+  }
+
+  /** Requires `delete` on the channel, like the deletion of messages. Clears one subtopic, or all. Idempotent. */
+  async clear(caller: UserPrincipal, domainId: string, channelId: string, subtopic: string | undefined): Promise<void> {
+    const { domain, entity } = await this.#access.locate(caller, domainId, 'channel', channelId)
+    await domain.requireOn(entity, 'delete')
+    const canonical = subtopic === undefined ? undefined : parseSubtopic(subtopic)
+    await this.#journal.change(caller, async (tx, record) => {
+      await clearRetained(tx, entity.key, canonical)
+      record({
+        operation: 'channel.clear_retained',
+        domainKey: domain.domainKey,
+        entityKeys: [entity.key],
+        attributes: { id: entity.id, ...(canonical === undefined ? {} : { subtopic: canonical }) },
       })
-    },
-    async retained(caller, domainId, channelId, range) {
-      const { domain, entity } = await access.locate(caller, domainId, 'channel', channelId)
-      await domain.requireOn(entity, 'subscribe')
-      const { total, messages, next } = await listRetained(database.db, entity.key, range)
-      const { offset, limit } = range
-      return { total, offset, limit, messages: messages.map((message) => presentRetained(entity.id, message)), next }
-    },
-    async clear(caller, domainId, channelId, subtopic) {
-      const { domain, entity } = await access.locate(caller, domainId, 'channel', channelId)
-      await domain.requireOn(entity, 'delete')
-      const canonical = subtopic === undefined ? undefined : parseSubtopic(subtopic)
-      await journal.change(caller, async (tx, record) => {
-        await clearRetained(tx, entity.key, canonical)
-        record({
-          operation: 'channel.clear_retained',
-          domainKey: domain.domainKey,
-          entityKeys: [entity.key],
-          attributes: { id: entity.id, ...(canonical === undefined ? {} : { subtopic: canonical }) },
-        })
-      })
-    },
+    })
   }
 }

@@ -21,35 +21,50 @@ export type ConfigInside = {
   record(operation: string, attributes: Record<string, unknown>): void
 }
 
-export type ConfigChanges = ReturnType<typeof createConfigChanges>
-
 export const notFound = () => new ServiceError('not_found', 'entity not found')
 
-export function createConfigChanges({ database, journal, access, devices }: ConfigChangesDeps) {
+export class ConfigChanges {
+  readonly #database: Database
+  readonly #journal: Journal
+  readonly #access: AccessPolicy
+  readonly #devices: Devices
+
+  constructor({ database, journal, access, devices }: ConfigChangesDeps) {
+    this.#database = database
+    this.#journal = journal
+    this.#access = access
+    this.#devices = devices
+  }
+
   /** Returns the client of a path. Its configuration has the same key. */
-  async function locate(caller: UserPrincipal, domainId: string, clientId: string) {
-    const { domain, entity } = await access.locate(caller, domainId, 'client', clientId)
+  async locate(caller: UserPrincipal, domainId: string, clientId: string) {
+    const { domain, entity } = await this.#access.locate(caller, domainId, 'client', clientId)
     const client = await domain.requireOn(entity, 'update')
     return { domain, client }
   }
 
   /** Locks the configuration of a path and runs `work`, which changes it and dependent entities. */
-  async function change<T>(
+  async change<T>(
     caller: UserPrincipal,
     domainId: string,
     clientId: string,
     work: (inside: ConfigInside) => Promise<T>,
   ): Promise<T> {
-    const { domain, client } = await locate(caller, domainId, clientId)
-    return await journal.change(caller, async (tx, record) => {
+    const { domain, client } = await this.locate(caller, domainId, clientId)
+    return await this.#journal.change(caller, async (tx, record) => {
       const config = await lockConfig(tx, client.key)
       if (config === undefined) throw notFound()
-      const joined = inTransaction({ database, journal, access }, tx, record, domain)
+      const joined = inTransaction(
+        { database: this.#database, journal: this.#journal, access: this.#access },
+        tx,
+        record,
+        domain,
+      )
       return await work({
         tx,
         config,
         domain,
-        devices: devices.over(joined),
+        devices: this.#devices.over(joined),
         record: (operation, attributes) =>
           record({
             operation: `bootstrap.${operation}`,
@@ -60,6 +75,4 @@ export function createConfigChanges({ database, journal, access, devices }: Conf
       })
     })
   }
-
-  return { locate, change }
 }

@@ -13,10 +13,8 @@ import type { Page } from '#core/page.ts'
 import { inTransaction } from '../joined/index.ts'
 import { requireProfile, requireSizeLimit } from '../profiles/index.ts'
 import type { Profile } from '../profiles/index.ts'
-import { createConfigChanges, notFound } from './changes.ts'
-import type { ConfigChanges } from './changes.ts'
-import { createEnrolments } from './enrolments.ts'
-import type { Enrolments } from './enrolments.ts'
+import { ConfigChanges, notFound } from './changes.ts'
+import { Enrolments } from './enrolments.ts'
 import type { FactoryKeys } from './factory-keys.ts'
 import type { BootstrapConfig, ConfigChange } from './repository.ts'
 import {
@@ -71,8 +69,8 @@ export class BootstrapService {
     const { database, access, keyring } = deps
     this.#deps = deps
     this.#sealing = createConfigSealing(keyring, deps)
-    this.#changes = createConfigChanges(deps)
-    this.enrolments = createEnrolments({ database, access, keyring, sealing: this.#sealing, changes: this.#changes })
+    this.#changes = new ConfigChanges(deps)
+    this.enrolments = new Enrolments({ database, access, keyring, sealing: this.#sealing, changes: this.#changes })
   }
 
   /**

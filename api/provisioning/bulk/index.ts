@@ -1,2 +1,2 @@
 export { bulkRoutes } from './routes.ts'
-export { createBulkService } from './service.ts'
+export { BulkService } from './service.ts'

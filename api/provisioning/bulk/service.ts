@@ -27,25 +27,6 @@ type Named = { id?: string; name?: string; credentials?: { secret?: string } }
 
 export type Imported<T> = { total: number; made: T[] }
 
-export type BulkService = {
-  /** Throws the errors of the report: `malformed`, `conflict`. */
-  importClients(
-    caller: UserPrincipal,
-    domainId: string,
-    file: FileBody,
-  ): Promise<Imported<{ id: string; name: string; secret: string }>>
-  importChannels(
-    caller: UserPrincipal,
-    domainId: string,
-    file: FileBody,
-  ): Promise<Imported<{ id: string; name: string }>>
-  /**
-   * Returns the number of pairs in the file. Throws the errors of the report: `malformed`, `forbidden`,
-   * `unprocessable`.
-   */
-  importConnections(caller: UserPrincipal, domainId: string, file: FileBody): Promise<{ total: number }>
-}
-
 /** The allowed columns of a table, its columns without a header, and defaults of empty cells. */
 type Table = { columns: readonly string[]; byPosition: readonly string[]; empty?: Record<string, unknown> }
 
@@ -62,22 +43,95 @@ const TABLES: Readonly<Record<'client' | 'channel' | 'connection', Table>> = {
   },
 }
 
-export function createBulkService({
-  database,
-  access,
-  devices,
-}: {
-  database: Database
-  access: AccessPolicy
-  devices: Devices
-}): BulkService {
-  async function readItems<T extends Named>(
+export class BulkService {
+  readonly #database: Database
+  readonly #access: AccessPolicy
+  readonly #devices: Devices
+
+  constructor({ database, access, devices }: { database: Database; access: AccessPolicy; devices: Devices }) {
+    this.#database = database
+    this.#access = access
+    this.#devices = devices
+  }
+
+  /** Throws the errors of the report: `malformed`, `conflict`. */
+  async importClients(
+    caller: UserPrincipal,
+    domainId: string,
+    file: FileBody,
+  ): Promise<Imported<{ id: string; name: string; secret: string }>> {
+    const items = await this.#readItems<Named>(caller, domainId, 'client', file)
+    const made = await this.#devices.clients.create(caller, domainId, items)
+    return {
+      total: made.length,
+      made: made.map(({ client, secret }) => ({ id: client.id, name: client.name, secret })),
+    }
+  }
+
+  async importChannels(
+    caller: UserPrincipal,
+    domainId: string,
+    file: FileBody,
+  ): Promise<Imported<{ id: string; name: string }>> {
+    const items = await this.#readItems<Named>(caller, domainId, 'channel', file)
+    const made = await this.#devices.channels.create(caller, domainId, items)
+    return { total: made.length, made: made.map(({ channel }) => ({ id: channel.id, name: channel.name })) }
+  }
+
+  /**
+   * Returns the number of pairs in the file. Throws the errors of the report: `malformed`, `forbidden`,
+   * `unprocessable`.
+   */
+  async importConnections(caller: UserPrincipal, domainId: string, file: FileBody): Promise<{ total: number }> {
+    const domain = await this.#access.enter(caller, domainId)
+    const report = createReport()
+    const items = await placedItems(report, file, MAX_PAIRS, TABLES.connection)
+    const placed: Placed<Pairs>[] = []
+    let total = 0
+    await inTurns(items, ({ place, item }) => {
+      const pairs = pairsOf(item)
+      if (typeof pairs === 'string') return report.refuse('malformed', place, pairs)
+      total += pairs.clientIds.length * pairs.channelIds.length
+      // Checked before the lists are multiplied: two lists of 10,000 ids would be a hundred million pairs.
+      requirePairLimit(total)
+      placed.push({ place, item: pairs })
+    })
+    const [clientIds, channelIds] = [new Set<string>(), new Set<string>()]
+    await inTurns(placed, ({ item }) => {
+      for (const id of item.clientIds) clientIds.add(id)
+      for (const id of item.channelIds) channelIds.add(id)
+    })
+    const [clients, channels] = await Promise.all([
+      findKnown(this.#database.db, domain, 'client', [...clientIds], 'connect_to_channel'),
+      findKnown(this.#database.db, domain, 'channel', [...channelIds], 'connect_to_client'),
+    ])
+    await inTurns(placed, ({ place, item }) => {
+      refuseUnknown(report, place, 'client', item.clientIds, clients)
+      refuseUnknown(report, place, 'channel', item.channelIds, channels)
+    })
+    report.requireNothing()
+    const merged = await merge(placed.map(({ item }) => item))
+    await this.#devices.connections.connect(
+      caller,
+      { domainId },
+      parseConnectionPairs(
+        merged.map(({ clientIds, channelIds, types }) => ({
+          client_ids: clientIds,
+          channel_ids: channelIds,
+          ...(types === undefined ? {} : { types }),
+        })),
+      ),
+    )
+    return { total }
+  }
+
+  async #readItems<T extends Named>(
     caller: UserPrincipal,
     domainId: string,
     type: 'client' | 'channel',
     file: FileBody,
   ): Promise<T[]> {
-    const domain = await access.enter(caller, domainId)
+    const domain = await this.#access.enter(caller, domainId)
     const report = createReport()
     const placed = await placedItems(report, file, MAX_BULK_ITEMS, TABLES[type])
     const items: Placed<T>[] = []
@@ -89,71 +143,13 @@ export function createBulkService({
     refuseRepeated(report, items, 'id', (item) => item.id)
     refuseRepeated(report, items, 'secret', (item) => item.credentials?.secret)
     const ids = items.flatMap(({ item }) => (item.id === undefined ? [] : [item.id]))
-    const taken = ids.length === 0 ? new Set() : await findTaken(database.db, domain.domainKey, type, ids)
+    const taken = ids.length === 0 ? new Set() : await findTaken(this.#database.db, domain.domainKey, type, ids)
     for (const { place, item } of items) {
       if (item.id !== undefined && taken.has(item.id))
         report.refuse('conflict', place, `has the id of an existing ${type} of the domain`)
     }
     report.requireNothing()
     return items.map(({ item }) => item)
-  }
-
-  return {
-    async importClients(caller, domainId, file) {
-      const items = await readItems<Named>(caller, domainId, 'client', file)
-      const made = await devices.clients.create(caller, domainId, items)
-      return {
-        total: made.length,
-        made: made.map(({ client, secret }) => ({ id: client.id, name: client.name, secret })),
-      }
-    },
-    async importChannels(caller, domainId, file) {
-      const items = await readItems<Named>(caller, domainId, 'channel', file)
-      const made = await devices.channels.create(caller, domainId, items)
-      return { total: made.length, made: made.map(({ channel }) => ({ id: channel.id, name: channel.name })) }
-    },
-    async importConnections(caller, domainId, file) {
-      const domain = await access.enter(caller, domainId)
-      const report = createReport()
-      const items = await placedItems(report, file, MAX_PAIRS, TABLES.connection)
-      const placed: Placed<Pairs>[] = []
-      let total = 0
-      await inTurns(items, ({ place, item }) => {
-        const pairs = pairsOf(item)
-        if (typeof pairs === 'string') return report.refuse('malformed', place, pairs)
-        total += pairs.clientIds.length * pairs.channelIds.length
-        // Checked before the lists are multiplied: two lists of 10,000 ids would be a hundred million pairs.
-        requirePairLimit(total)
-        placed.push({ place, item: pairs })
-      })
-      const [clientIds, channelIds] = [new Set<string>(), new Set<string>()]
-      await inTurns(placed, ({ item }) => {
-        for (const id of item.clientIds) clientIds.add(id)
-        for (const id of item.channelIds) channelIds.add(id)
-      })
-      const [clients, channels] = await Promise.all([
-        findKnown(database.db, domain, 'client', [...clientIds], 'connect_to_channel'),
-        findKnown(database.db, domain, 'channel', [...channelIds], 'connect_to_client'),
-      ])
-      await inTurns(placed, ({ place, item }) => {
-        refuseUnknown(report, place, 'client', item.clientIds, clients)
-        refuseUnknown(report, place, 'channel', item.channelIds, channels)
-      })
-      report.requireNothing()
-      const merged = await merge(placed.map(({ item }) => item))
-      await devices.connections.connect(
-        caller,
-        { domainId },
-        parseConnectionPairs(
-          merged.map(({ clientIds, channelIds, types }) => ({
-            client_ids: clientIds,
-            channel_ids: channelIds,
-            ...(types === undefined ? {} : { types }),
-          })),
-        ),
-      )
-      return { total }
-    },
   }
 }
 

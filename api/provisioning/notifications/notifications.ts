@@ -12,7 +12,7 @@ import { createLinks } from './links.ts'
 import { subscriptionRoutes } from './routes.ts'
 import { RuleContacts } from './rule-contacts.ts'
 import { Sender } from './sender.ts'
-import { createSubscriptionsService } from './service.ts'
+import { SubscriptionsService } from './service.ts'
 
 export type NotificationTimes = {
   retrySeconds?: readonly number[]
@@ -40,7 +40,7 @@ export async function startNotifications(deps: {
     keyring.mac('notification signature', subscriptionId).toString('hex')
   const confirmations = createConfirmations(keyring, config.publicUrl)
   const sendLink = createLinks({ database, mailer: identity.mailer, limits, confirmations })
-  const service = createSubscriptionsService({
+  const service = new SubscriptionsService({
     database,
     journal: identity.journal,
     gate,

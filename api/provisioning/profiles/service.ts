@@ -25,20 +25,6 @@ import { TemplateFault, parseTemplate } from './template/index.ts'
 /** A profile and the domain of the request. */
 export type ShownProfile = { profile: Profile; domainId: string }
 
-export type ProfilesService = {
-  /** Throws `malformed` for an invalid template, and for two slots with the same name. */
-  create(caller: UserPrincipal, domainId: string, input: NewProfile): Promise<ShownProfile>
-  get(caller: UserPrincipal, domainId: string, id: string): Promise<ShownProfile>
-  list(caller: UserPrincipal, domainId: string, query: ProfileQuery): Promise<Page<ShownProfile>>
-  /**
-   * Absent fields are unchanged, and the version increases. Devices get the new content at their next request. Throws
-   * `forbidden` without `update` on each client that is enrolled with the profile or bound to a slot of an enrolment.
-   */
-  update(caller: UserPrincipal, domainId: string, id: string, input: ProfileUpdate): Promise<ShownProfile>
-  /** Throws `conflict` while a configuration uses it. */
-  remove(caller: UserPrincipal, domainId: string, id: string): Promise<void>
-}
-
 export type ProfilesDeps = { database: Database; journal: Journal; access: AccessPolicy }
 
 const MAX_DEFAULTS_CHARS = 65_536
@@ -83,83 +69,107 @@ export async function requireUpdateOnRendered(
     )
 }
 
-export function createProfilesService({ database, journal, access }: ProfilesDeps): ProfilesService {
-  const enter = async (caller: UserPrincipal, domainId: string, action: DomainAction): Promise<DomainAccess> => {
-    const domain = await access.enter(caller, domainId)
+export class ProfilesService {
+  readonly #database: Database
+  readonly #journal: Journal
+  readonly #access: AccessPolicy
+
+  constructor({ database, journal, access }: ProfilesDeps) {
+    this.#database = database
+    this.#journal = journal
+    this.#access = access
+  }
+
+  /** Throws `malformed` for an invalid template, and for two slots with the same name. */
+  async create(caller: UserPrincipal, domainId: string, input: NewProfile): Promise<ShownProfile> {
+    const fields = completed(input)
+    const { domainKey } = await this.#enter(caller, domainId, 'profile_create')
+    const profile = await this.#journal.change(caller, async (tx, record) => {
+      const made = await insertProfile(tx, { ...fields, id: newId(), domainKey, createdBy: caller.id })
+      record(this.#entryOf('create', made))
+      return made
+    })
+    return { profile, domainId }
+  }
+
+  async get(caller: UserPrincipal, domainId: string, id: string): Promise<ShownProfile> {
+    const { domainKey } = await this.#enter(caller, domainId, 'profile_read')
+    return { profile: await requireProfile(this.#database.db, domainKey, id), domainId }
+  }
+
+  async list(
+    caller: UserPrincipal,
+    domainId: string,
+    { offset, limit, cursor, name }: ProfileQuery,
+  ): Promise<Page<ShownProfile>> {
+    const { domainKey } = await this.#enter(caller, domainId, 'profile_read')
+    const range = { offset, limit, cursor }
+    const { total, profiles, next } = await listProfiles(this.#database.db, { domainKey, name, ...range })
+    return { total, offset, limit, items: profiles.map((profile) => ({ profile, domainId })), next }
+  }
+
+  /**
+   * Absent fields are unchanged, and the version increases. Devices get the new content at their next request. Throws
+   * `forbidden` without `update` on each client that is enrolled with the profile or bound to a slot of an enrolment.
+   */
+  async update(caller: UserPrincipal, domainId: string, id: string, input: ProfileUpdate): Promise<ShownProfile> {
+    const profile = await this.#change(
+      caller,
+      domainId,
+      id,
+      'profile_update',
+      async ({ tx, domain, profile: before, record }) => {
+        // The row is locked, so no client is enrolled or bound meanwhile.
+        await requireUpdateOnRendered(tx, domain, { profileKey: before.key })
+        const changed = await updateProfile(tx, before.key, completed(input, before), caller.id)
+        record(this.#entryOf('update', changed))
+        return changed
+      },
+    )
+    return { profile, domainId }
+  }
+
+  /** Throws `conflict` while a configuration uses it. */
+  async remove(caller: UserPrincipal, domainId: string, id: string): Promise<void> {
+    await this.#change(caller, domainId, id, 'profile_delete', async ({ tx, profile, record }) => {
+      const uses = await countUses(tx, profile.key)
+      if (uses > 0)
+        throw new ServiceError(
+          'conflict',
+          `${uses} configurations use this profile: set another profile for them first`,
+        )
+      await deleteProfile(tx, profile.key)
+      record(this.#entryOf('remove', profile))
+    })
+  }
+
+  async #enter(caller: UserPrincipal, domainId: string, action: DomainAction): Promise<DomainAccess> {
+    const domain = await this.#access.enter(caller, domainId)
     domain.require(action)
     return domain
   }
 
   /** Locks the profile of a path and runs `work`, which changes it. */
-  async function change<T>(
+  async #change<T>(
     caller: UserPrincipal,
     domainId: string,
     id: string,
     action: DomainAction,
     work: (inside: { tx: Transaction; domain: DomainAccess; profile: Profile; record: Recorder }) => Promise<T>,
   ): Promise<T> {
-    const domain = await enter(caller, domainId, action)
-    return await journal.change(caller, async (tx, record) =>
+    const domain = await this.#enter(caller, domainId, action)
+    return await this.#journal.change(caller, async (tx, record) =>
       work({ tx, domain, profile: await requireProfile(tx, domain.domainKey, id, 'change'), record }),
     )
   }
 
-  const entryOf = (operation: string, { domainKey, id, name, version }: Profile) => ({
-    operation: `bootstrap.profile.${operation}`,
-    domainKey,
-    entityKeys: [],
-    attributes: { profile_id: id, name, version },
-  })
-
-  return {
-    async create(caller, domainId, input) {
-      const fields = completed(input)
-      const { domainKey } = await enter(caller, domainId, 'profile_create')
-      const profile = await journal.change(caller, async (tx, record) => {
-        const made = await insertProfile(tx, { ...fields, id: newId(), domainKey, createdBy: caller.id })
-        record(entryOf('create', made))
-        return made
-      })
-      return { profile, domainId }
-    },
-    async get(caller, domainId, id) {
-      const { domainKey } = await enter(caller, domainId, 'profile_read')
-      return { profile: await requireProfile(database.db, domainKey, id), domainId }
-    },
-    async list(caller, domainId, { offset, limit, cursor, name }) {
-      const { domainKey } = await enter(caller, domainId, 'profile_read')
-      const range = { offset, limit, cursor }
-      const { total, profiles, next } = await listProfiles(database.db, { domainKey, name, ...range })
-      return { total, offset, limit, items: profiles.map((profile) => ({ profile, domainId })), next }
-    },
-    async update(caller, domainId, id, input) {
-      const profile = await change(
-        caller,
-        domainId,
-        id,
-        'profile_update',
-        async ({ tx, domain, profile: before, record }) => {
-          // The row is locked, so no client is enrolled or bound meanwhile.
-          await requireUpdateOnRendered(tx, domain, { profileKey: before.key })
-          const changed = await updateProfile(tx, before.key, completed(input, before), caller.id)
-          record(entryOf('update', changed))
-          return changed
-        },
-      )
-      return { profile, domainId }
-    },
-    async remove(caller, domainId, id) {
-      await change(caller, domainId, id, 'profile_delete', async ({ tx, profile, record }) => {
-        const uses = await countUses(tx, profile.key)
-        if (uses > 0)
-          throw new ServiceError(
-            'conflict',
-            `${uses} configurations use this profile: set another profile for them first`,
-          )
-        await deleteProfile(tx, profile.key)
-        record(entryOf('remove', profile))
-      })
-    },
+  #entryOf(operation: string, { domainKey, id, name, version }: Profile) {
+    return {
+      operation: `bootstrap.profile.${operation}`,
+      domainKey,
+      entityKeys: [],
+      attributes: { profile_id: id, name, version },
+    }
   }
 }
 

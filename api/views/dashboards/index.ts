@@ -1,2 +1,2 @@
 export { dashboardRoutes } from './routes.ts'
-export { createDashboardsService } from './service.ts'
+export { DashboardsService } from './service.ts'

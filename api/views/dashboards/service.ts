@@ -22,104 +22,106 @@ import type { DashboardRecord, PreferencesRecord, Viewer, WholeDashboard } from 
 import { MAX_CONTENT_BYTES, MAX_DASHBOARDS, MAX_PREFERENCES_BYTES } from './schema.ts'
 import type { DashboardQuery, DashboardUpdate, NewDashboard } from './schema.ts'
 
-export type DashboardsService = {
+export class DashboardsService {
+  readonly #database: Database
+  readonly #access: AccessPolicy
+
+  constructor({ database, access }: { database: Database; access: AccessPolicy }) {
+    this.#database = database
+    this.#access = access
+  }
+
   /** Throws `conflict` for a user with the maximum number of dashboards in the domain, `too_large` for a large content. */
-  create(caller: UserPrincipal, domainId: string, input: NewDashboard): Promise<WholeDashboard>
-  list(caller: UserPrincipal, domainId: string, query: DashboardQuery): Promise<Page<DashboardRecord>>
+  async create(caller: UserPrincipal, domainId: string, input: NewDashboard): Promise<WholeDashboard> {
+    const { viewer } = await this.#enter(caller, domainId, 'create')
+    const id = newId()
+    const content = boundedJson(input.content ?? {}, 'content', MAX_CONTENT_BYTES)
+    const row = { ...viewer, id, name: input.name, isShared: input.shared ?? false, content }
+    const isStored = await this.#database.transaction(async (tx) => await insertDashboard(tx, row, MAX_DASHBOARDS))
+    if (!isStored)
+      throw new ServiceError(
+        'conflict',
+        `a user can have at most ${MAX_DASHBOARDS} dashboards in a domain: delete one first`,
+      )
+    return await this.#find(viewer, id)
+  }
+
+  async list(caller: UserPrincipal, domainId: string, query: DashboardQuery): Promise<Page<DashboardRecord>> {
+    const { offset, limit } = query
+    const { viewer } = await this.#enter(caller, domainId, 'list')
+    const [total, page] = await Promise.all([
+      countDashboards(this.#database.db, viewer),
+      listDashboards(this.#database.db, viewer, query),
+    ])
+    return { total, offset, limit, ...page }
+  }
+
   /** Throws the same `not_found` for an unknown dashboard and one that the caller may not view. */
-  get(caller: UserPrincipal, domainId: string, id: string): Promise<WholeDashboard>
+  async get(caller: UserPrincipal, domainId: string, id: string): Promise<WholeDashboard> {
+    const { viewer } = await this.#enter(caller, domainId, 'read')
+    return await this.#find(viewer, id)
+  }
+
   /** Only the owner may change a dashboard. Throws `forbidden` for a shared dashboard of another user. */
-  update(caller: UserPrincipal, domainId: string, id: string, input: DashboardUpdate): Promise<WholeDashboard>
+  async update(
+    caller: UserPrincipal,
+    domainId: string,
+    id: string,
+    { name, shared, content }: DashboardUpdate,
+  ): Promise<WholeDashboard> {
+    const { viewer } = await this.#enter(caller, domainId, 'update')
+    const { ownerKey } = await this.#find(viewer, id)
+    if (ownerKey !== caller.key) throw new ServiceError('forbidden', 'only its owner can change a dashboard')
+    await updateDashboard(this.#database.db, id, {
+      ...(name === undefined ? {} : { name }),
+      ...(shared === undefined ? {} : { isShared: shared }),
+      ...(content === undefined ? {} : { content: boundedJson(content, 'content', MAX_CONTENT_BYTES) }),
+    })
+    return await this.#find(viewer, id)
+  }
+
   /** The owner may remove a dashboard, and an administrator of the domain a shared one. */
-  remove(caller: UserPrincipal, domainId: string, id: string): Promise<void>
-  preferences(caller: UserPrincipal, domainId: string): Promise<PreferencesRecord | undefined>
+  async remove(caller: UserPrincipal, domainId: string, id: string): Promise<void> {
+    const { domain, viewer } = await this.#enter(caller, domainId, 'delete')
+    const { ownerKey } = await this.#find(viewer, id)
+    if (ownerKey !== caller.key && !domain.isAdmin)
+      throw new ServiceError('forbidden', 'only its owner or an administrator of the domain can delete a dashboard')
+    await deleteDashboard(this.#database.db, id)
+  }
+
+  async preferences(caller: UserPrincipal, domainId: string): Promise<PreferencesRecord | undefined> {
+    const { viewer } = await this.#enter(caller, domainId, 'read')
+    return await findPreferences(this.#database.db, viewer)
+  }
+
   /** Replaces all of them. */
-  setPreferences(
+  async setPreferences(
     caller: UserPrincipal,
     domainId: string,
     preferences: Record<string, unknown>,
-  ): Promise<PreferencesRecord | undefined>
-}
-
-export function createDashboardsService({
-  database,
-  access,
-}: {
-  database: Database
-  access: AccessPolicy
-}): DashboardsService {
-  const { db } = database
+  ): Promise<PreferencesRecord | undefined> {
+    const { viewer } = await this.#enter(caller, domainId, 'update')
+    await storePreferences(this.#database.db, viewer, boundedJson(preferences, 'preferences', MAX_PREFERENCES_BYTES))
+    return await findPreferences(this.#database.db, viewer)
+  }
 
   /** Throws `forbidden` for a personal access token without a scope on the dashboards of the domain. */
-  async function enter(
+  async #enter(
     caller: UserPrincipal,
     domainId: string,
     operation: ScopeOperation,
   ): Promise<{ domain: DomainAccess; viewer: Viewer }> {
-    const domain = await access.enter(caller, domainId)
+    const domain = await this.#access.enter(caller, domainId)
     const { scope } = caller
     if (scope !== undefined && !scope.coversAll('dashboards', operation, domain.domainKey))
       throw lacksScope({ type: 'dashboards', operation })
     return { domain, viewer: { domainKey: domain.domainKey, userKey: caller.key } }
   }
 
-  async function find(viewer: Viewer, id: string): Promise<WholeDashboard> {
-    const found = isId(id) ? await findDashboard(db, viewer, id) : undefined
+  async #find(viewer: Viewer, id: string): Promise<WholeDashboard> {
+    const found = isId(id) ? await findDashboard(this.#database.db, viewer, id) : undefined
     if (found === undefined) throw new ServiceError('not_found', 'entity not found')
     return found
-  }
-
-  return {
-    async create(caller, domainId, input) {
-      const { viewer } = await enter(caller, domainId, 'create')
-      const id = newId()
-      const content = boundedJson(input.content ?? {}, 'content', MAX_CONTENT_BYTES)
-      const row = { ...viewer, id, name: input.name, isShared: input.shared ?? false, content }
-      const isStored = await database.transaction(async (tx) => await insertDashboard(tx, row, MAX_DASHBOARDS))
-      if (!isStored)
-        throw new ServiceError(
-          'conflict',
-          `a user can have at most ${MAX_DASHBOARDS} dashboards in a domain: delete one first`,
-        )
-      return await find(viewer, id)
-    },
-    async list(caller, domainId, query) {
-      const { offset, limit } = query
-      const { viewer } = await enter(caller, domainId, 'list')
-      const [total, page] = await Promise.all([countDashboards(db, viewer), listDashboards(db, viewer, query)])
-      return { total, offset, limit, ...page }
-    },
-    async get(caller, domainId, id) {
-      const { viewer } = await enter(caller, domainId, 'read')
-      return await find(viewer, id)
-    },
-    async update(caller, domainId, id, { name, shared, content }) {
-      const { viewer } = await enter(caller, domainId, 'update')
-      const { ownerKey } = await find(viewer, id)
-      if (ownerKey !== caller.key) throw new ServiceError('forbidden', 'only its owner can change a dashboard')
-      await updateDashboard(db, id, {
-        ...(name === undefined ? {} : { name }),
-        ...(shared === undefined ? {} : { isShared: shared }),
-        ...(content === undefined ? {} : { content: boundedJson(content, 'content', MAX_CONTENT_BYTES) }),
-      })
-      return await find(viewer, id)
-    },
-    async remove(caller, domainId, id) {
-      const { domain, viewer } = await enter(caller, domainId, 'delete')
-      const { ownerKey } = await find(viewer, id)
-      if (ownerKey !== caller.key && !domain.isAdmin)
-        throw new ServiceError('forbidden', 'only its owner or an administrator of the domain can delete a dashboard')
-      await deleteDashboard(db, id)
-    },
-    async preferences(caller, domainId) {
-      const { viewer } = await enter(caller, domainId, 'read')
-      return await findPreferences(db, viewer)
-    },
-    async setPreferences(caller, domainId, preferences) {
-      const { viewer } = await enter(caller, domainId, 'update')
-      await storePreferences(db, viewer, boundedJson(preferences, 'preferences', MAX_PREFERENCES_BYTES))
-      return await findPreferences(db, viewer)
-    },
   }
 }
 

@@ -1,2 +1,2 @@
 export { newestRoutes } from './routes.ts'
-export { createNewestService } from './service.ts'
+export { NewestService } from './service.ts'

@@ -11,25 +11,27 @@ import type { NewestQuery, NewestValue, NewestValues } from './schema.ts'
 /** The deadline of the statement: clients with very many series do not delay other reads. */
 const DEADLINE_MS = 5_000
 
-export type NewestService = {
+type NewestDeps = { database: Pick<Database, 'snapshot'>; access: AccessPolicy }
+
+export class NewestService {
+  readonly #database: Pick<Database, 'snapshot'>
+  readonly #access: AccessPolicy
+
+  constructor({ database, access }: NewestDeps) {
+    this.#database = database
+    this.#access = access
+  }
+
   /**
    * Throws `forbidden` for a domain that the caller may not enter, `malformed` for too many ids, `timeout` for a query that takes too
    * long.
    */
-  ofClients(caller: UserPrincipal, domainId: string, query: NewestQuery): Promise<NewestValues>
-}
-
-type NewestDeps = { database: Pick<Database, 'snapshot'>; access: AccessPolicy }
-
-export function createNewestService({ database, access }: NewestDeps): NewestService {
-  return {
-    async ofClients(caller, domainId, { client_id: given }) {
-      const ids = [...new Set(given.split(','))]
-      if (ids.length > MAX_CLIENTS) throw refusedField('client_id', `must contain at most ${MAX_CLIENTS} ids`)
-      const domain = await access.enter(caller, domainId)
-      const rows = await database.snapshot((tx) => findNewest(tx, domain, ids.filter(isId)), DEADLINE_MS)
-      return { values: rows.map(present) }
-    },
+  async ofClients(caller: UserPrincipal, domainId: string, { client_id: given }: NewestQuery): Promise<NewestValues> {
+    const ids = [...new Set(given.split(','))]
+    if (ids.length > MAX_CLIENTS) throw refusedField('client_id', `must contain at most ${MAX_CLIENTS} ids`)
+    const domain = await this.#access.enter(caller, domainId)
+    const rows = await this.#database.snapshot((tx) => findNewest(tx, domain, ids.filter(isId)), DEADLINE_MS)
+    return { values: rows.map(present) }
   }
 }
 

@@ -1,3 +1,3 @@
 export { overviewRoutes } from './routes.ts'
 export { startSampling } from './sampling.ts'
-export { createOverviewService } from './service.ts'
+export { OverviewService } from './service.ts'

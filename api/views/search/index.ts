@@ -1,2 +1,2 @@
 export { searchRoutes } from './routes.ts'
-export { createSearchService } from './service.ts'
+export { SearchService } from './service.ts'

@@ -7,26 +7,32 @@ import { findTasksNamed, findWorkflowsNamed } from '#queues/index.ts'
 import { SEARCHED_TYPES } from './schema.ts'
 import type { FoundEntity, SearchQuery, SearchResults, SearchedType } from './schema.ts'
 
-export type SearchService = {
-  /** Throws `forbidden` for a domain that the caller may not enter, `malformed` for an unknown type. */
-  search(caller: UserPrincipal, domainId: string, query: SearchQuery): Promise<SearchResults>
-}
-
 type Found = { type: SearchedType; total: number; items: FoundEntity[] }
 type Search = { domain: DomainAccess; text: string; limit: number }
 
-export function createSearchService({ database, access }: { database: Database; access: AccessPolicy }): SearchService {
-  return {
-    async search(caller, domainId, { q: text, types, limit }) {
-      const searched = parseTypes(types)
-      const domain = await access.enter(caller, domainId)
-      const found = await Promise.all(searched.map((type) => findOf(database.db, type, { domain, text, limit })))
-      return {
-        total: found.reduce((sum, { total }) => sum + total, 0),
-        totals: Object.fromEntries(found.map(({ type, total }) => [type, total])),
-        results: found.flatMap(({ items }) => items),
-      }
-    },
+export class SearchService {
+  readonly #database: Database
+  readonly #access: AccessPolicy
+
+  constructor({ database, access }: { database: Database; access: AccessPolicy }) {
+    this.#database = database
+    this.#access = access
+  }
+
+  /** Throws `forbidden` for a domain that the caller may not enter, `malformed` for an unknown type. */
+  async search(
+    caller: UserPrincipal,
+    domainId: string,
+    { q: text, types, limit }: SearchQuery,
+  ): Promise<SearchResults> {
+    const searched = parseTypes(types)
+    const domain = await this.#access.enter(caller, domainId)
+    const found = await Promise.all(searched.map((type) => findOf(this.#database.db, type, { domain, text, limit })))
+    return {
+      total: found.reduce((sum, { total }) => sum + total, 0),
+      totals: Object.fromEntries(found.map(({ type, total }) => [type, total])),
+      results: found.flatMap(({ items }) => items),
+    }
   }
 }
 

@@ -11,7 +11,7 @@ import type { FrameEndpoint } from '#core/streams/index.ts'
 import { startTaskEventFanOut } from '#queues/index.ts'
 import { streamRoutes } from './routes.ts'
 import { StreamSession } from './session.ts'
-import { createSources } from './sources.ts'
+import { Sources } from './sources.ts'
 
 export type DomainStreamsDeps = {
   database: Database
@@ -48,7 +48,7 @@ export function startDomainStreams(deps: DomainStreamsDeps): DomainStreams {
   const { database, access, tokens, pages, events, messages, gate, consumers, logger } = deps
   const tasks = startTaskEventFanOut(database, logger)
   const watch = startAccessWatch(deps.isFresh)
-  const sources = createSources({ events, messages, gate, tasks, consumers })
+  const sources = new Sources({ events, messages, gate, tasks, consumers })
   const session = { access, tokens, pages, sources, watch, logger }
   return {
     endpoint: {

@@ -46,22 +46,45 @@ export type SourcesDeps = {
   consumers: Pick<DeliveryService, 'requireTaking' | 'follow' | 'ack' | 'nack'>
 }
 
-export type Sources = {
-  /** Begins to deliver. Throws `malformed`, `forbidden`, `not_found`, `unavailable`, `timeout`. */
-  open(caller: StreamCaller, wanted: Subscribe, sink: Sink): Promise<Subscription>
-}
-
 /** The interval at which the rights to see tasks and workers are checked while there are events of them. */
 const TASK_RIGHTS_MS = 300
 
 /** Messages that a subscription to a consumer takes at a time. */
 const CONSUMER_STEP = 100
 
-export function createSources({ events, messages, gate, tasks, consumers }: SourcesDeps): Sources {
-  async function openEvents(caller: StreamCaller, { position }: Subscribe, sink: Sink): Promise<Subscription> {
+export class Sources {
+  readonly #events: Pick<EventsService, 'open'>
+  readonly #messages: Pick<Messages, 'follow' | 'position'>
+  readonly #gate: Pick<MessageGate, 'authorize'>
+  readonly #tasks: Pick<TaskEventFanOut, 'follow'>
+  readonly #consumers: Pick<DeliveryService, 'requireTaking' | 'follow' | 'ack' | 'nack'>
+
+  constructor({ events, messages, gate, tasks, consumers }: SourcesDeps) {
+    this.#events = events
+    this.#messages = messages
+    this.#gate = gate
+    this.#tasks = tasks
+    this.#consumers = consumers
+  }
+
+  /** Begins to deliver. Throws `malformed`, `forbidden`, `not_found`, `unavailable`, `timeout`. */
+  open(caller: StreamCaller, wanted: Subscribe, sink: Sink): Promise<Subscription> {
+    switch (wanted.source) {
+      case 'events':
+        return this.#openEvents(caller, wanted, sink)
+      case 'messages':
+        return this.#openMessages(caller, wanted, sink)
+      case 'tasks':
+        return this.#openTasks(caller, wanted, sink)
+      case 'consumer':
+        return this.#openConsumer(caller, wanted, sink)
+    }
+  }
+
+  async #openEvents(caller: StreamCaller, { position }: Subscribe, sink: Sink): Promise<Subscription> {
     const { domainId } = await caller.enter()
     const principal = await caller.principal()
-    const source = await events.open({ principal, authenticate: caller.principal }, domainId, position)
+    const source = await this.#events.open({ principal, authenticate: caller.principal }, domainId, position)
     const { close } = await source.begin({
       record: (record, attributes) =>
         sink.event(formatPosition(record.position), record.operation, eventData(record, attributes)),
@@ -78,16 +101,16 @@ export function createSources({ events, messages, gate, tasks, consumers }: Sour
     }
   }
 
-  async function openMessages(caller: StreamCaller, wanted: Subscribe, sink: Sink): Promise<Subscription> {
+  async #openMessages(caller: StreamCaller, wanted: Subscribe, sink: Sink): Promise<Subscription> {
     const { channel = '', subtopic, without, position } = wanted
     const { domainId } = await caller.enter()
     const authorize = async () => {
       const credentials: MessageCredentials = { kind: 'user', principal: await caller.principal() }
-      return await gate.authorize(credentials, { domain: domainId, channel }, 'subscribe')
+      return await this.#gate.authorize(credentials, { domain: domainId, channel }, 'subscribe')
     }
     const filter = liveFilter({ subtopic, without: without?.join(',') }, '#')
     const access = await authorize()
-    const { close } = await messages.follow(
+    const { close } = await this.#messages.follow(
       {
         access,
         ...filter,
@@ -100,12 +123,12 @@ export function createSources({ events, messages, gate, tasks, consumers }: Sour
       },
       position === '' ? undefined : position,
     )
-    const at = position ?? messages.position
+    const at = position ?? this.#messages.position
     if (at !== undefined) sink.position(at)
     return { keptBytes: 0, close }
   }
 
-  async function openTasks(caller: StreamCaller, { position }: Subscribe, sink: Sink): Promise<Subscription> {
+  async #openTasks(caller: StreamCaller, { position }: Subscribe, sink: Sink): Promise<Subscription> {
     const rights = async () => {
       const domain = await caller.enter()
       const found = {
@@ -129,7 +152,7 @@ export function createSources({ events, messages, gate, tasks, consumers }: Sour
       )
     }, TASK_RIGHTS_MS)
     try {
-      const following = await tasks.follow(
+      const following = await this.#tasks.follow(
         {
           sees: ({ kind, domainKey }) =>
             kind === 'worker'
@@ -157,13 +180,13 @@ export function createSources({ events, messages, gate, tasks, consumers }: Sour
     }
   }
 
-  async function openConsumer(caller: StreamCaller, { consumer = '' }: Subscribe, sink: Sink): Promise<Subscription> {
+  async #openConsumer(caller: StreamCaller, { consumer = '' }: Subscribe, sink: Sink): Promise<Subscription> {
     const { domainId } = await caller.enter()
     const at = { domainId, nameOrId: consumer }
     const gone = new AbortController()
     const taker = { principal: () => caller.principal(), at, limit: CONSUMER_STEP, signal: gone.signal }
-    await consumers.requireTaking(taker)
-    const following = consumers.follow(taker, async (taken) => {
+    await this.#consumers.requireTaking(taker)
+    const following = this.#consumers.follow(taker, async (taken) => {
       for (const one of taken) sink.event(formatPlace(one.place), 'message', takenJson(one))
       await sink.drained()
     })
@@ -179,29 +202,14 @@ export function createSources({ events, messages, gate, tasks, consumers }: Sour
     )
     return {
       keptBytes: 0,
-      async answer(frame) {
+      answer: async (frame) => {
         const principal = await caller.principal()
         return frame.type === 'ack'
-          ? await consumers.ack(principal, at, frame.positions)
-          : await consumers.nack(principal, at, frame)
+          ? await this.#consumers.ack(principal, at, frame.positions)
+          : await this.#consumers.nack(principal, at, frame)
       },
       close: () => gone.abort(),
     }
-  }
-
-  return {
-    open(caller, wanted, sink) {
-      switch (wanted.source) {
-        case 'events':
-          return openEvents(caller, wanted, sink)
-        case 'messages':
-          return openMessages(caller, wanted, sink)
-        case 'tasks':
-          return openTasks(caller, wanted, sink)
-        case 'consumer':
-          return openConsumer(caller, wanted, sink)
-      }
-    },
   }
 }
 
