@@ -62,5 +62,5 @@ export function createNameLookup(find: Find = findBySystem, maxWaitMs = MAX_WAIT
   }
 }
 
-/** Of all connections of this process to its database and to Redis. */
+/** All connections of this process to its database and to Redis look names up with it. */
 export const lookUpName = createNameLookup()

@@ -16,7 +16,7 @@ const MAX_SELECTED = 10_000
 const AT_ONCE = 4
 /** Above this, the user types the number, so that a click too many reaches no whole fleet. */
 const MAX_UNTYPED = 100
-/** Of thousands, as lists and dialogs show a number in some language. */
+/** The separators of thousands that lists and dialogs show in some language. */
 const SEPARATORS = /[\s.,'’]/g
 
 export type BulkAction = {

@@ -59,7 +59,7 @@ const VERBS: Readonly<Record<string, string>> = {
 const OF_PARTS: Readonly<Record<string, string>> = { ...VERBS, remove: 'removed', delete: 'removed' }
 
 /** `update_tags`: "tags changed". */
-function wordsOf(verb: string): string {
+function verbText(verb: string): string {
   const known = VERBS[verb]
   if (known !== undefined) return known
   const [first = '', ...part] = verb.split('_')
@@ -81,12 +81,12 @@ function describeMany({ operation, attributes = {} }: Item): string | undefined 
   const [subject = '', verb = ''] = operation.split('.')
   const [clients, channels] = [idsOf(attributes['client_ids']), idsOf(attributes['channel_ids'])]
   if (clients > 0 && channels > 0 && (verb === 'connect' || verb === 'disconnect'))
-    return `${counted(clients, 'client')} ${wordsOf(verb)} ${verb === 'connect' ? 'to' : 'from'} ${counted(channels, 'channel')}`
+    return `${counted(clients, 'client')} ${verbText(verb)} ${verb === 'connect' ? 'to' : 'from'} ${counted(channels, 'channel')}`
   const many = idsOf(attributes['ids'])
   if (many === 0) return undefined
   // "state of 3 clients changed"
-  if (subject === 'client_state') return `State of ${counted(many, 'client')} ${wordsOf(verb)}`
-  return `${counted(many, subject.replaceAll('_', ' '))} ${wordsOf(verb)}`
+  if (subject === 'client_state') return `State of ${counted(many, 'client')} ${verbText(verb)}`
+  return `${counted(many, subject.replaceAll('_', ' '))} ${verbText(verb)}`
 }
 
 /** The name that a record has of its subject. An alarm is called by its rule. */
@@ -115,7 +115,7 @@ export function describeChange(item: Item, known?: string): string {
   const noun = NOUNS[subject] ?? `${subject[0]?.toUpperCase() ?? ''}${subject.slice(1).replaceAll('_', ' ')}`
   // An invitation is known by the role that it is for.
   const shown = subject === 'invitation' && name !== undefined ? `as ${name}` : name
-  return [noun, between, shown, wordsOf(rest.at(-1) ?? '')]
+  return [noun, between, shown, verbText(rest.at(-1) ?? '')]
     .filter((part) => part !== '' && part !== undefined)
     .join(' ')
 }

@@ -2,7 +2,7 @@
 import { SelectField } from '../design/controls.tsx'
 import { formatCount } from '../design/display.tsx'
 
-/** Of messages, others are rounded up to one of them. */
+/** The server rounds periods of messages up to one of these. */
 const PERIODS_DAYS = [7, 30, 90, 365, 3_650]
 const KEPT = ''
 

@@ -110,8 +110,9 @@ const UNSERVED: Readonly<Record<string, Readonly<Record<number, string>>>> = {
   'canonical option': { 0x06: 'async functions', 0x07: 'async functions with a callback' },
   description: { 0x02: 'values' },
 }
-/** Of the model's later features, those that belong to async. */
+/** Canonical functions from this code on are those of async. */
 const FIRST_ASYNC_FUNCTION = 0x05
+/** The unserved features that do not belong to async. */
 const SYNCHRONOUS: ReadonlySet<string> = new Set(['map', 'lists of fixed length', 'values'])
 
 /** Words for a code of the binary format that is not accepted. */

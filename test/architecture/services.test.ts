@@ -3,12 +3,7 @@
  * returns such an object, or a type beside the class, would be a second way to write the same.
  */
 import { Visitor, parseSync } from 'oxc-parser'
-import type {
-  Expression,
-  Function as FunctionNode,
-  ArrowFunctionExpression,
-  Program,
-} from 'oxc-parser'
+import type { Expression, Function as FunctionNode, ArrowFunctionExpression, Program } from 'oxc-parser'
 import { expect, test } from 'vitest'
 import { productSources } from './source-imports.ts'
 import type { SourceFile } from './source-imports.ts'
@@ -30,9 +25,7 @@ const isFunction = (node: { type: string } | null | undefined): node is Function
 const CALLER = /\bcaller\b|UserPrincipal|TaskCaller/
 
 const takesCaller = ({ params }: FunctionLike, text: string): boolean =>
-  params.some((param: { start: number; end: number }) =>
-    /^caller\b|:\s*(UserPrincipal|TaskCaller)\b/.test(text.slice(param.start, param.end)),
-  )
+  params.some((param) => /^caller\b|:\s*(UserPrincipal|TaskCaller)\b/.test(text.slice(param.start, param.end)))
 
 /** The methods with a caller of an object that a function returns. */
 function methodsOf(
@@ -84,7 +77,7 @@ function otherServicesIn({ path, text }: SourceFile): string[] {
     const { declaration } = node
     if (!('id' in declaration) || declaration.id?.type !== 'Identifier') return []
     const isClass = declaration.type === 'ClassDeclaration'
-    return /Service$/.test(declaration.id.name) && !isClass ? [`${path}: ${declaration.id.name}`] : []
+    return declaration.id.name.endsWith('Service') && !isClass ? [`${path}: ${declaration.id.name}`] : []
   })
 }
 

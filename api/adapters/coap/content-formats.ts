@@ -49,7 +49,7 @@ export function contentTypeOf(format: number | undefined): string | undefined {
   return type
 }
 
-/** The same for a body that a device sends about itself, which may be a merge patch. */
+/** Returns the type of a body that a device sends about itself, which may be a merge patch. */
 export function deviceContentTypeOf(format: number | undefined): string | undefined {
   return format === MERGE_PATCH[0] ? MERGE_PATCH[1] : contentTypeOf(format)
 }

@@ -9,7 +9,7 @@ import { storedBytes } from '#core/stored-json.ts'
 export type Json = null | boolean | number | string | object
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** Of `desired`, and of `reported`, as they are stored: `1e308` has 309 digits. */
+/** Limits `desired` and `reported` each, as they are stored: `1e308` has 309 digits. */
 export const MAX_DOCUMENT_BYTES = 64 * 1024
 /** Named documents of one client. */
 export const MAX_NAMES = 32

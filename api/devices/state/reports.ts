@@ -25,7 +25,7 @@ import { presentState } from './schema.ts'
 import type { NotifiedDevices } from './notified.ts'
 
 const JSON_TYPE = 'application/json'
-/** Of a report, with its blanks. */
+/** Limits a report, with its blanks. */
 const MAX_REPORT_BYTES = 2 * MAX_DOCUMENT_BYTES
 
 /** `bytes`: the size in which it came. `patch`: parsed when its turn has come, because a value needs more memory than its text. */

@@ -12,7 +12,7 @@ export type DomainRecord = {
   metadata: Record<string, unknown>
   status: DomainStatus
   retentionDays: number | null
-  /** Of alarms that were cleared; null: as the platform says. */
+  /** The days that cleared alarms are kept; null: the setting of the platform applies. */
   alarmRetentionDays: number | null
   createdBy: string | null
   createdAt: string

@@ -152,7 +152,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EIO: 'its device reports errors',
 }
 
-/** Of an error of a file. */
+/** The system calls that only an error of a file names. */
 const OF_FILES = new Set([
   'access',
   'chmod',
@@ -169,7 +169,7 @@ const OF_FILES = new Set([
   'stat',
   'unlink',
 ])
-/** Of a socket too, such as a connection to the database: then it is one of a file if files alone fail in this way. */
+/** The system calls of sockets too, such as a connection to the database: with these the code of the error decides. */
 const OF_BOTH = new Set(['read', 'write'])
 
 const EXHAUSTED = new Set(['ENOSPC', 'EDQUOT', 'EROFS', 'ESTALE', 'EIO'])

@@ -18,7 +18,7 @@ export function ClientScopeFields({
   domain: string
   scope: ClientScope
   onChange: (changes: Partial<ClientScope>) => void
-  /** Of the fields in the request, such as `source.`. */
+  /** The beginning of the names of the fields in the request, such as `source.`. */
   path?: string
 }) {
   return (

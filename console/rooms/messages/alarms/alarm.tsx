@@ -402,7 +402,7 @@ function Entry({ item }: { item: Item }) {
     <li className="list-row">
       <div className="grow">
         <div>
-          <bdi>{item.actor_name ?? (item.actor_id === undefined ? 'The rule' : 'A user')}</bdi> {wordsOf(item)}
+          <bdi>{item.actor_name ?? (item.actor_id === undefined ? 'The rule' : 'A user')}</bdi> {describeChange(item)}
         </div>
         {item.comment === undefined ? null : (
           <p dir="auto" style={{ whiteSpace: 'pre-line', overflowWrap: 'anywhere' }}>
@@ -464,7 +464,7 @@ function CommentForm({ domain, alarm, onAdded }: OfAlarm & { onAdded: () => void
   )
 }
 
-function wordsOf({ change, assignee_id: id, assignee_name: name }: Item) {
+function describeChange({ change, assignee_id: id, assignee_name: name }: Item) {
   if (change !== 'assign') return CHANGE_WORDS[change]
   return (
     <>
