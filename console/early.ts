@@ -15,13 +15,12 @@ async function start(): Promise<void> {
   const response = await prepare(TOKEN_PATH, { method: 'POST', headers: SESSION_HEADERS }).response
   // Without a session, the next screen is the entrance.
   if (!response.ok) return
-  const code = Promise.all([screen.load(), ...(screen.first === undefined ? [] : [screen.first.code()])])
+  for (const load of [screen.load, screen.first?.code]) load?.().catch(() => undefined)
   const { access_token: token } = (await jsonOf(response.clone())) as { access_token: string }
   const headers = { Accept: 'application/json', Authorization: `Bearer ${token}` }
   const { domain = '', id = '' } = parts
   for (const path of screen.first?.asks({ domain, id }, new URLSearchParams(location.search)) ?? [])
     prepare(path, { headers }).response.catch(() => undefined)
-  await code
 }
 
 start().catch(() => undefined)

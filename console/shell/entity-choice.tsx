@@ -1,17 +1,15 @@
-/** Several entities of a domain of any size: they are found by name and taken one by one. */
+/** Entities of a domain of any size: they are found by name and taken one by one. */
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { call } from '../api/call.ts'
-import { query } from '../api/queries.ts'
 import { SelectField, TextField } from '../design/controls.tsx'
 import { Icon } from '../design/icon.tsx'
-import { useNameOf } from './names.tsx'
-import type { NamedType } from './names.tsx'
+import { useEntityName } from './entity-name.tsx'
+import type { ChosenType } from './entity-name.tsx'
 
 /** Entities that one page of the choice shows. */
 const MAX_OFFERED = 100
 
-export type ChosenType = NamedType | 'rule'
 type Offered = { total: number; items: readonly { id: string; name: string }[] }
 
 const WORDS: Readonly<Record<ChosenType, { one: string; many: string; title: string }>> = {
@@ -19,6 +17,9 @@ const WORDS: Readonly<Record<ChosenType, { one: string; many: string; title: str
   client: { one: 'a client', many: 'clients', title: 'Clients' },
   group: { one: 'a group', many: 'groups', title: 'Groups' },
   rule: { one: 'a rule', many: 'rules', title: 'Rules' },
+  task: { one: 'a task', many: 'tasks', title: 'Tasks' },
+  worker: { one: 'a worker', many: 'workers', title: 'Workers' },
+  workflow: { one: 'a workflow', many: 'workflows', title: 'Workflows' },
 }
 
 async function find(type: ChosenType, domain: string, name: string, signal: AbortSignal): Promise<Offered> {
@@ -43,7 +44,30 @@ async function find(type: ChosenType, domain: string, name: string, signal: Abor
       const { total, rules } = await call('GET /{domain_id}/rules', { params, query: page, signal })
       return { total, items: rules }
     }
+    case 'task': {
+      const given = { limit: MAX_OFFERED, name, domain_id: domain, order: 'name', dir: 'asc' } as const
+      const { total, tasks } = await call('GET /tasks', { query: given, signal })
+      return { total, items: tasks }
+    }
+    case 'worker': {
+      const { total, workers } = await call('GET /workers', { query: { limit: MAX_OFFERED }, signal })
+      // The route has no filter by name.
+      return { total, items: workers.filter(({ name: its }) => its.toLowerCase().includes(name.toLowerCase())) }
+    }
+    case 'workflow': {
+      const given = { limit: MAX_OFFERED, name, domain_id: domain }
+      const { total, workflows } = await call('GET /workflows', { query: given, signal })
+      return { total, items: workflows }
+    }
   }
+}
+
+type Choice = {
+  type: ChosenType
+  domain: string
+  field?: string
+  /** What it means that none is chosen, or several. */
+  hint?: string | undefined
 }
 
 export function EntityChoice({
@@ -51,19 +75,12 @@ export function EntityChoice({
   domain,
   field = `${type}s`,
   hint,
+  label = `Add ${WORDS[type].one}`,
   chosen,
   onChange,
-}: {
-  type: ChosenType
-  domain: string
-  field?: string
-  /** What it means that none is chosen, or several. */
-  hint?: string | undefined
-  chosen: readonly string[]
-  onChange: (ids: string[]) => void
-}) {
+}: Choice & { label?: string; chosen: readonly string[]; onChange: (ids: string[]) => void }) {
   const [text, setText] = useState('')
-  const { one, many, title } = WORDS[type]
+  const { many, title } = WORDS[type]
   const name = text.trim()
   const { data } = useQuery({
     queryKey: ['choice', type, domain, name],
@@ -74,15 +91,20 @@ export function EntityChoice({
     <>
       {chosen.length === 0 ? null : (
         <div className="chips" role="group" aria-label={title}>
-          {chosen.map((id) => {
-            const given = { domain, id, onRemove: () => onChange(chosen.filter((other) => other !== id)) }
-            return type === 'rule' ? <ChosenRule key={id} {...given} /> : <Chosen key={id} type={type} {...given} />
-          })}
+          {chosen.map((id) => (
+            <Chosen
+              key={id}
+              type={type}
+              domain={domain}
+              id={id}
+              onRemove={() => onChange(chosen.filter((other) => other !== id))}
+            />
+          ))}
         </div>
       )}
       <TextField label={`Find ${many} by name`} value={text} onChange={setText} />
       <SelectField
-        label={`Add ${one}`}
+        label={label}
         field={field}
         value=""
         onChange={(id) => {
@@ -98,25 +120,39 @@ export function EntityChoice({
   )
 }
 
-type ChosenProps = { domain: string; id: string; onRemove: () => void }
-
-function Chosen({ type, domain, id, onRemove }: ChosenProps & { type: NamedType }) {
-  return <Chip name={useNameOf(type, domain, id)} id={id} onRemove={onRemove} />
-}
-
-function ChosenRule({ domain, id, onRemove }: ChosenProps) {
-  const { data } = useQuery(
-    query('GET /{domain_id}/rules/{rule_id}', { params: { domain_id: domain, rule_id: id }, isLookup: true }),
+/** One entity, or none, which is an empty id: another choice replaces it. */
+export function OneEntity({
+  label,
+  id,
+  onChange,
+  ...choice
+}: Choice & { label: string; id: string; onChange: (id: string) => void }) {
+  return (
+    <EntityChoice
+      {...choice}
+      label={label}
+      chosen={id === '' ? [] : [id]}
+      onChange={(ids) => onChange(ids.at(-1) ?? '')}
+    />
   )
-  return <Chip name={data?.name} id={id} onRemove={onRemove} />
 }
 
-function Chip({ name, id, onRemove }: { name: string | undefined; id: string; onRemove: () => void }) {
-  const shown = name ?? id.slice(0, 8)
+function Chosen({
+  type,
+  domain,
+  id,
+  onRemove,
+}: {
+  type: ChosenType
+  domain: string
+  id: string
+  onRemove: () => void
+}) {
+  const name = useEntityName(type, domain, id)
   return (
     <span className="chip">
-      {shown}
-      <button type="button" aria-label={`Remove ${shown}`} onClick={onRemove}>
+      {name}
+      <button type="button" aria-label={`Remove ${name}`} onClick={onRemove}>
         <Icon name="close" size="small" />
       </button>
     </span>

@@ -1,12 +1,14 @@
 /** The filter bar of a list: a name, and chips for everything else. All of it is in the address. */
-import { useEffect, useState } from 'react'
-import { Button, SelectField, TextField } from '../design/controls.tsx'
+import { Suspense, useEffect, useState } from 'react'
+import { Button } from '../design/controls.tsx'
 import { absoluteTime } from '../design/display.tsx'
-import { localAction } from '../design/form.tsx'
 import { Icon } from '../design/icon.tsx'
-import { FormDialog } from '../design/layers.tsx'
-import { localTextOf } from './local-time.ts'
-import { useViews } from './url.ts'
+import { EntityName } from './entity-name.tsx'
+import type { ChosenType } from './entity-name.tsx'
+import { later } from './later.tsx'
+import { useDomainId, useViews } from './url.ts'
+
+const FilterDialog = later(async () => (await import('./filter-dialog.tsx')).FilterDialog)
 
 export type FilterField = {
   readonly name: string
@@ -15,6 +17,8 @@ export type FilterField = {
   readonly options?: readonly string[]
   /** A moment: seconds since 1970 in the address. */
   readonly isTime?: boolean
+  /** The value is the id of an entity of this type, which is chosen and shown by its name. */
+  readonly of?: ChosenType
 }
 
 const TYPING_MS = 250
@@ -36,6 +40,7 @@ export function Filters({
   hasName?: boolean
 }) {
   const [views, setViews] = useViews()
+  const domain = useDomainId()
   const [text, setText] = useState(views['name'] ?? '')
   const [isAdding, setAdding] = useState(false)
   const given = views['name'] ?? ''
@@ -63,9 +68,16 @@ export function Filters({
         </div>
       ) : null}
       <div className="chips">
-        {chips.map(({ name, label, isTime }) => (
+        {chips.map(({ name, label, isTime, of }) => (
           <span key={name} className="chip">
-            {label}: {isTime === true ? absoluteTime(Number(views[name]) * 1_000) : views[name]}
+            {label}:{' '}
+            {isTime === true ? (
+              absoluteTime(Number(views[name]) * 1_000)
+            ) : of === undefined ? (
+              views[name]
+            ) : (
+              <EntityName type={of} domain={domain} id={views[name] ?? ''} />
+            )}
             <button type="button" aria-label={`Remove the filter ${label}`} onClick={() => setViews({ [name]: '' })}>
               <Icon name="close" size="small" />
             </button>
@@ -77,61 +89,9 @@ export function Filters({
           </Button>
         )}
       </div>
-      {isAdding ? <FilterDialog fields={fields} onClose={() => setAdding(false)} /> : null}
+      <Suspense fallback={null}>
+        {isAdding ? <FilterDialog fields={fields} onClose={() => setAdding(false)} /> : null}
+      </Suspense>
     </div>
-  )
-}
-
-/** Seconds since 1970 as a field of a form shows them, in the time zone of the browser. */
-const toLocal = (seconds: string) => (seconds === '' ? '' : localTextOf(new Date(Number(seconds) * 1_000)))
-
-const toSeconds = (local: string) => (local === '' ? '' : String(new Date(local).getTime() / 1_000))
-
-function FilterDialog({ fields, onClose }: { fields: readonly FilterField[]; onClose: () => void }) {
-  const [views, setViews] = useViews()
-  const [values, setValues] = useState<Record<string, string>>(
-    Object.fromEntries(fields.map(({ name }) => [name, views[name] ?? ''])),
-  )
-  return (
-    <FormDialog
-      title="Filter"
-      submit="Apply"
-      onClose={onClose}
-      action={localAction(() => {
-        setViews(values)
-        onClose()
-      })}
-    >
-      {fields.map(({ name, label, hint, options, isTime }) =>
-        isTime === true ? (
-          <TextField
-            key={name}
-            label={label}
-            hint={hint}
-            type="datetime-local"
-            step={1}
-            value={toLocal(values[name] ?? '')}
-            onChange={(value) => setValues({ ...values, [name]: toSeconds(value) })}
-          />
-        ) : options === undefined ? (
-          <TextField
-            key={name}
-            label={label}
-            hint={hint}
-            value={values[name] ?? ''}
-            onChange={(value) => setValues({ ...values, [name]: value })}
-          />
-        ) : (
-          <SelectField
-            key={name}
-            label={label}
-            hint={hint}
-            value={values[name] ?? ''}
-            onChange={(value) => setValues({ ...values, [name]: value })}
-            options={[['', 'Any'], ...options.map((one): [string, string] => [one, one])]}
-          />
-        ),
-      )}
-    </FormDialog>
   )
 }

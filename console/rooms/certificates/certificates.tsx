@@ -19,7 +19,7 @@ import { Validity } from '../../shell/validity.tsx'
 import { useDomainId, useView, useViews } from '../../shell/url.ts'
 
 const FIELDS = [
-  { name: 'client', label: 'Client', hint: 'The id of a client' },
+  { name: 'client', label: 'Client', of: 'client' },
   { name: 'state', label: 'State', options: ['valid', 'revoked'] },
 ] as const
 const SHOWN_CLIENTS = 100

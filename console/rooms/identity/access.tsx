@@ -8,10 +8,11 @@ import type { FormEvent } from 'react'
 import { call } from '../../api/call.ts'
 import type { AccessAnswer } from '../../api/operations.ts'
 import { query } from '../../api/queries.ts'
-import { Button, SelectField, TextField } from '../../design/controls.tsx'
+import { Button, SelectField } from '../../design/controls.tsx'
 import { Card, Empty, Notice, State } from '../../design/display.tsx'
 import { Icon } from '../../design/icon.tsx'
 import { useAction } from '../../shell/action.ts'
+import { OneEntity } from '../../shell/entity-choice.tsx'
 import { UserName } from '../../shell/names.tsx'
 import { QueryView } from '../../shell/states.tsx'
 import { useDomainId, useViews } from '../../shell/url.ts'
@@ -26,7 +27,7 @@ export function Access() {
   const [views, setViews] = useViews()
   const [givenType = 'domain', givenId = domain] = (views['entity'] ?? '').split(':').filter((part) => part !== '')
   const [type, setType] = useState<EntityType>(TYPES.find((one) => one === givenType) ?? 'domain')
-  const [id, setId] = useState(givenId)
+  const [id, setId] = useState(givenType === 'domain' ? '' : givenId)
   const [action, setAction] = useState(views['action'] ?? '')
   const [subject, setSubject] = useState(views['subject'] ?? '')
   const members = useQuery(
@@ -38,8 +39,9 @@ export function Access() {
   }, [])
   const ask = (event: FormEvent) => {
     event.preventDefault()
-    setViews({ entity: `${type}:${type === 'domain' ? domain : id.trim()}`, action, subject })
+    setViews({ entity: `${type}:${type === 'domain' ? domain : id}`, action, subject })
   }
+  const missing = action === '' ? 'Choose an action' : type !== 'domain' && id === '' ? `Choose a ${type}` : undefined
   const isAsked = views['entity'] !== undefined && (views['action'] ?? '') !== ''
   return (
     <>
@@ -71,7 +73,7 @@ export function Access() {
               <SelectField
                 label="Entity"
                 value={type}
-                onChange={(value) => (setType(value as EntityType), setAction(''))}
+                onChange={(value) => (setType(value as EntityType), setId(''), setAction(''))}
                 options={TYPES.map((one): [string, string] => [one, one === 'domain' ? 'this domain' : `a ${one}`])}
               />
             </div>
@@ -84,9 +86,11 @@ export function Access() {
               />
             </div>
           </div>
-          {type === 'domain' ? null : <TextField label={`Id of the ${type}`} value={id} onChange={setId} required />}
+          {type === 'domain' ? null : (
+            <OneEntity type={type} domain={domain} label={`Which ${type}`} id={id} onChange={setId} />
+          )}
           <div className="row">
-            <Button type="submit" kind="primary" disabledReason={action === '' ? 'Choose an action' : undefined}>
+            <Button type="submit" kind="primary" disabledReason={missing}>
               Explain
             </Button>
           </div>

@@ -5,6 +5,7 @@ import type { Task } from '../../api/operations.ts'
 import { TextField } from '../../design/controls.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { useFormAction } from '../../shell/action.ts'
+import { OneEntity } from '../../shell/entity-choice.tsx'
 import { ClientName, GroupName } from '../../shell/names.tsx'
 
 export function AnsweredCommands({ task: { answers }, domain }: { task: Pick<Task, 'answers'>; domain: string }) {
@@ -31,7 +32,15 @@ export function AnsweredCommands({ task: { answers }, domain }: { task: Pick<Tas
   )
 }
 
-export function AnswersDialog({ task, onClose }: { task: Pick<Task, 'id' | 'answers'>; onClose: () => void }) {
+export function AnswersDialog({
+  task,
+  domain,
+  onClose,
+}: {
+  task: Pick<Task, 'id' | 'answers'>
+  domain: string
+  onClose: () => void
+}) {
   const { answers } = task
   const [command, setCommand] = useState(answers?.command ?? '')
   const [tag, setTag] = useState(answers?.tag ?? '')
@@ -70,19 +79,23 @@ export function AnswersDialog({ task, onClose }: { task: Pick<Task, 'id' | 'answ
         onChange={setTag}
         hint="Empty: whatever their tags"
       />
-      <TextField
+      <OneEntity
+        type="group"
+        domain={domain}
         label="To clients in the group"
         field="answers.group"
-        value={group}
+        id={group}
         onChange={setGroup}
-        hint="Id of a group. Empty: in any group, or none"
+        hint="None chosen: in any group, or in none"
       />
-      <TextField
+      <OneEntity
+        type="client"
+        domain={domain}
         label="To the client"
         field="answers.client_id"
-        value={client}
+        id={client}
         onChange={setClient}
-        hint="Id of a client. Empty: to all of them"
+        hint="None chosen: to all of them"
       />
     </FormDialog>
   )

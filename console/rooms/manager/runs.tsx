@@ -32,12 +32,12 @@ const FIELDS = [
   { name: 'state', label: 'State', options: STATES.map((one) => stateWord(one).toLowerCase()) },
   { name: 'cause', label: 'Cause', options: CAUSES },
   { name: 'reason', label: 'Reason of the failure', options: REASONS },
-  { name: 'task_id', label: 'Task', hint: 'The id of a task' },
-  { name: 'worker_id', label: 'Worker', hint: 'The id of a worker' },
-  { name: 'channel_id', label: 'Channel', hint: 'The id of the channel whose messages started the runs' },
+  { name: 'task_id', label: 'Task', of: 'task' },
+  { name: 'worker_id', label: 'Worker', of: 'worker' },
+  { name: 'channel_id', label: 'Channel', hint: 'Whose messages started the runs', of: 'channel' },
   { name: 'message', label: 'Message', hint: 'The id of the message that started the runs, such as 4711/0' },
   { name: 'user_id', label: 'User', hint: 'The id of the user who started the runs' },
-  { name: 'workflow_id', label: 'Workflow', hint: 'The id of a workflow' },
+  { name: 'workflow_id', label: 'Workflow', of: 'workflow' },
 ] as const
 
 export function Runs() {

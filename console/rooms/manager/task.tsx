@@ -636,7 +636,7 @@ function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
       </Card>
       {dialog === 'schedule' ? <ScheduleDialog task={task} onClose={close} /> : null}
       {dialog === 'trigger' ? <TriggerDialog task={task} domain={domain} onClose={close} /> : null}
-      {dialog === 'answers' ? <AnswersDialog task={task} onClose={close} /> : null}
+      {dialog === 'answers' ? <AnswersDialog task={task} domain={domain} onClose={close} /> : null}
       {dialog === 'limits' ? <LimitsDialog task={task} onClose={close} /> : null}
     </div>
   )

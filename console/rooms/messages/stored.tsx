@@ -20,7 +20,7 @@ const REFRESH_MS = 5_000
 const MAX_ROWS = 10_000
 const FIELDS = [
   { name: 'name', label: 'Name', hint: 'Of the record, with its base name' },
-  { name: 'publisher', label: 'Publisher', hint: 'The id of a client' },
+  { name: 'publisher', label: 'Publisher', of: 'client' },
   { name: 'subtopic', label: 'Subtopic', hint: 'Such as floor1/room2' },
   { name: 'protocol', label: 'Protocol', options: ['http', 'mqtt', 'coap', 'ws'] },
   { name: 'run', label: 'Run', hint: 'The id of the run of a task that published the message, for eight days' },

@@ -30,9 +30,9 @@ type Chosen = (typeof STATUSES)[number][0]
 
 const FIELDS = [
   { name: 'severity', label: 'Severity', options: SEVERITIES },
-  { name: 'rule', label: 'Rule', hint: 'The id of a rule' },
-  { name: 'client', label: 'Client', hint: 'The id of a client' },
-  { name: 'group', label: 'Group', hint: 'The id of a group: clients in it, and in the groups below it' },
+  { name: 'rule', label: 'Rule', of: 'rule' },
+  { name: 'client', label: 'Client', of: 'client' },
+  { name: 'group', label: 'Group', hint: 'Clients in it, and in the groups below it', of: 'group' },
   { name: 'tag', label: 'Tag', hint: 'Of the client' },
   { name: 'assignee', label: 'Assigned to', hint: 'The id of a user, or none' },
   { name: 'silenced', label: 'Silenced', options: ['true', 'false'] },

@@ -34,7 +34,7 @@ export function Consumers() {
           New consumer
         </Button>
       </div>
-      <Filters fields={[{ name: 'channel', label: 'Channel', hint: 'Id of a channel that it reads' }]} />
+      <Filters fields={[{ name: 'channel', label: 'Channel', hint: 'That it reads', of: 'channel' }]} />
       <ConsumerTable domain={domain} />
       {dialog === '' || cannotCreate !== undefined ? null : (
         <NewConsumer domain={domain} onClose={() => setDialog('')} />

@@ -22,7 +22,7 @@ const REFRESH_MS = 5_000
 const STATUSES = ['enabled', 'disabled'] as const
 const FIELDS = [
   { name: 'status', label: 'Status', options: STATUSES },
-  { name: 'channel', label: 'Channel', hint: 'The id of a channel that the rule reads by its id' },
+  { name: 'channel', label: 'Channel', hint: 'That the rule reads by its id', of: 'channel' },
 ] as const
 
 export function Rules() {
