@@ -73,7 +73,7 @@ async function ruleOf(access: TaskAccess, asked: Asked): Promise<TaskExtras['tri
 }
 
 async function checkTargets(access: TaskAccess, asked: Asked): Promise<Record<never, never>> {
-  const { publish_result: publishResult, grants, answers } = asked.fields
+  const { publish_result: publishResult, grants, answers, http } = asked.fields
   if (publishResult !== undefined && publishResult !== null) {
     requireChannelId(publishResult.channel_id, '/publish_result/channel_id')
     canonicalSubtopic(publishResult.subtopic, '/publish_result/subtopic')
@@ -90,6 +90,8 @@ async function checkTargets(access: TaskAccess, asked: Asked): Promise<Record<ne
     const { user, domainId } = requireUser(asked, 'answers')
     await access.requireCommands(user, domainId)
   }
+  // Who may change the task may grant it: the addresses are public ones. The journal names the user.
+  if (http !== undefined && http !== null) requireUser(asked, 'http')
   return {}
 }
 
