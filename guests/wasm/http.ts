@@ -1,6 +1,6 @@
 /**
  * Outgoing HTTP as guests use it: imports of core modules (module `skein`), and `wasi:http/outgoing-handler` of components. The worker sends the
- * requests, to the origins that the task allows.
+ * requests, to the origins that are allowed.
  */
 import type { ValueType } from './value-types.ts'
 
