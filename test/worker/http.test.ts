@@ -239,6 +239,23 @@ describe('responses', () => {
     expect(names).not.toContain('transfer-encoding')
   })
 
+  test('a body that ends with the connection is read to its end', async () => {
+    const text = 'x'.repeat(300_000)
+    const closing = createTcpServer((socket) => {
+      socket.on('error', () => undefined)
+      socket.once('data', () => socket.end(`HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n${text}`))
+    })
+    const at = `127.0.0.1:${await listen(closing)}`
+    try {
+      const run = runWith({ origin: `http://${at}` }, { privateHosts: [at] })
+      const answer = await run.ask({ url: `http://${at}/` })
+      expect(answer).toMatchObject({ status: 200 })
+      expect((answer as { body: string }).body).toHaveLength(text.length)
+    } finally {
+      closing.close()
+    }
+  })
+
   test('a body that ends early is an error, not a shorter body', async () => {
     respond = (_, response) => {
       response.writeHead(200, { 'content-length': 1_000 })

@@ -192,5 +192,7 @@ function sizeOf({ url, method }: PermittedRequest, headers: HttpHeaders): number
 function refusalOf(error: unknown): Extract<GuestReply, { ok: false }> {
   if (error instanceof ServiceError) return refuseCall(kindOf(error), error.message)
   const message = error instanceof Error ? error.message : String(error)
-  return refuseCall('unavailable', `the request failed: ${message}`.slice(0, MAX_MESSAGE_CHARS))
+  // A message can have text of the server, such as names of its certificate: a line break would begin another line of the log.
+  const line = JSON.stringify(message).slice(1, -1)
+  return refuseCall('unavailable', `the request failed: ${line}`.slice(0, MAX_MESSAGE_CHARS))
 }

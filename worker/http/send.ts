@@ -31,6 +31,7 @@ export function sendRequest(
   { headers, body, maxResponseBytes, onReceived, signal, lookup = lookupPublic }: Sending,
 ): Promise<SentResponse> {
   return new Promise((resolve, reject) => {
+    let hasResponse = false
     const sent = (url.protocol === 'https:' ? requestHttps : requestHttp)(
       url,
       {
@@ -46,6 +47,7 @@ export function sendRequest(
         signal,
       },
       (response) => {
+        hasResponse = true
         readBody(response, { maxResponseBytes, onReceived }).then(
           (received) =>
             resolve({ status: response.statusCode ?? 0, headers: headersOf(response.rawHeaders), body: received }),
@@ -57,8 +59,10 @@ export function sendRequest(
       },
     )
     sent.on('error', reject)
-    // A protocol that was not asked for: Node closes the connection without an error.
-    sent.on('close', () => reject(new Error('the connection was closed without a response')))
+    // A protocol that was not asked for: Node closes the connection without an error. A body that ends with the connection may still be read.
+    sent.on('close', () => {
+      if (!hasResponse) reject(new Error('the connection was closed without a response'))
+    })
     sent.end(body)
   })
 }
