@@ -2634,11 +2634,11 @@ CREATE TABLE run_logs (
   data bytea NOT NULL,
   truncated boolean NOT NULL,
   CONSTRAINT run_logs_pkey PRIMARY KEY (run_key, stream, byte_offset),
-  CONSTRAINT run_logs_stream_check CHECK ((stream = ANY (ARRAY[1, 2])))
+  CONSTRAINT run_logs_stream_check CHECK ((stream = ANY (ARRAY[1, 2, 3])))
 );
 COMMENT ON TABLE run_logs IS 'Output of runs as it came, limited per run and stream.';
 COMMENT ON COLUMN run_logs.run_key IS 'The run.';
-COMMENT ON COLUMN run_logs.stream IS '1 stdout, 2 stderr.';
+COMMENT ON COLUMN run_logs.stream IS '1 stdout, 2 stderr, 3 HTTP requests of the run.';
 COMMENT ON COLUMN run_logs.byte_offset IS 'Offset of the first byte in the stream.';
 COMMENT ON COLUMN run_logs.data IS 'The bytes.';
 COMMENT ON COLUMN run_logs.truncated IS 'Whether output was dropped after it.';
@@ -3168,6 +3168,7 @@ CREATE TABLE tasks (
   queue_timeout_ms bigint NOT NULL DEFAULT 86400000,
   missed_ticks bigint NOT NULL DEFAULT 0,
   answers json,
+  http json,
   CONSTRAINT tasks_pkey PRIMARY KEY (key),
   CONSTRAINT tasks_catch_up_check CHECK ((catch_up = ANY (ARRAY['none'::text, 'once'::text]))),
   CONSTRAINT tasks_id_key UNIQUE (id),
@@ -3228,6 +3229,7 @@ COMMENT ON COLUMN tasks.paused_at IS 'Since when it is paused, because its grant
 COMMENT ON COLUMN tasks.queue_timeout_ms IS 'How long a run waits for a worker that fits before it fails, in milliseconds.';
 COMMENT ON COLUMN tasks.missed_ticks IS 'Number of times of its schedules that started no run; of a long downtime at most a minute of seconds.';
 COMMENT ON COLUMN tasks.answers IS 'The commands to clients that it answers instead of them; NULL: none.';
+COMMENT ON COLUMN tasks.http IS 'The HTTP requests that its runs can send; NULL: none.';
 CREATE INDEX tasks_answers ON tasks USING btree (domain_key, ((answers ->> 'command'::text)), ((answers ->> 'client_id'::text)), key) WHERE (answers IS NOT NULL);
 CREATE INDEX tasks_module ON tasks USING btree (module_key) WHERE (module_key IS NOT NULL);
 CREATE INDEX tasks_of_domain ON tasks USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at) WHERE (domain_key IS NOT NULL);

@@ -12,6 +12,7 @@ import { AssignmentJournal } from './runs/assignment-journal.ts'
 import { workerFolder } from './identity/config.ts'
 import type { WorkerConfig } from './identity/config.ts'
 import { lockWorkerFolder } from './identity/folder-lock.ts'
+import { GuestHttp } from './http/index.ts'
 import { readIdentity } from './identity/identity.ts'
 import { shareMemory } from './identity/memory.ts'
 import { endLeftOvers, establishIsolation, reachableFolder } from './isolation/index.ts'
@@ -104,7 +105,8 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   opening.defer(() => pool.close())
   const journal = await AssignmentJournal.open(join(folder, 'assignments'), logger)
   const limits = { slots, backlog, isPlatformOnly, isMemoryLimited: runMemoryBytes !== undefined }
-  const runs = new Runs({ pool, modules, components, spool, journal, ...limits, logger })
+  const http = new GuestHttp({ isEnabled: config.http, privateHosts: config.httpHosts })
+  const runs = new Runs({ pool, modules, components, spool, journal, http, ...limits, logger })
   options.onDrainRequest?.(() => {
     runs.isDraining = true
   })

@@ -9,6 +9,7 @@ import { createLogger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { dialWithoutTls } from '#proto/index.ts'
 import { WORKER_SETTINGS } from '../../worker/identity/config.ts'
+import { GuestHttp } from '../../worker/http/index.ts'
 import { Managers } from '../../worker/membership/managers.ts'
 import { Membership } from '../../worker/membership/membership.ts'
 import type { MembershipDeps } from '../../worker/membership/membership.ts'
@@ -82,6 +83,7 @@ export async function startSimulatedWorker(options: SimulatedOptions): Promise<S
     components,
     spool: await Spool.open(join(folder, 'spool'), { maxBytes: SPOOL_BYTES }),
     journal: await AssignmentJournal.open(join(folder, 'assignments'), logger),
+    http: new GuestHttp({ isEnabled: false, privateHosts: [] }),
     slots: 1,
     backlog: 0,
     isPlatformOnly: false,

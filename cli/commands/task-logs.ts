@@ -24,6 +24,8 @@ export async function printLogs(cli: Cli, given: Given, taskId: string, runId: s
   const followRun = (id: string | undefined) =>
     follow(cli, { ...logs, query: { run_id: id, stream, follow: 'true' } }, ({ event, data }) => {
       if (event === 'end') return false
+      // Only what the guest wrote, unless the requests are asked for.
+      if (event === 'http' && stream !== event) return true
       void cli.output.text(textOfChunk(data))
       return true
     })

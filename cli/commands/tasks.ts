@@ -172,6 +172,15 @@ export const tasks: Group = {
       { method: 'PUT', path: ONE, body: (given) => ({ answers: json(given, 'JSON_answers') }) },
       { args: '<task_id> <JSON_answers>', example: `<task_id> '{"command": "calibrate", "tag": "pump"}'` },
     ),
+    one(
+      'http',
+      'let the runs of a task send HTTP requests (null: none any more)',
+      { method: 'PUT', path: ONE, body: (given) => ({ http: json(given, 'JSON_grant') }) },
+      {
+        args: '<task_id> <JSON_grant>',
+        example: `<task_id> '{"allow": [{"origin": "https://api.example.com", "methods": ["GET", "POST"]}]}'`,
+      },
+    ),
     one('take-over', 'grant the channels and commands of a task, and continue it if it is paused', {
       method: 'POST',
       path: `${ONE}/take-over`,

@@ -76,6 +76,7 @@ class TrialHost implements GuestHost {
 
   call(call: HostCall): GuestReply {
     if (call.kind === 'publish') return this.#publish(call)
+    if (call.kind === 'http') return refuseCall('forbidden', 'a trial sends no HTTP requests')
     if (isStateCall(call)) return this.state.answer(call, { hasClient: this.#records.length > 0 })
     this.#reads.add(call.topic)
     return { ok: true, records: JSON.stringify(this.#find(call)) }

@@ -2,14 +2,15 @@
  * Runs one function of a transpiled component in new instances of its core modules, and returns its outcome. The
  * transpiled code is a script whose value is a function (see `guests/transpiler/`); the caller compiles it.
  */
-import { ComponentExit, createWasiPreview2 } from '../wasi/index.ts'
-import type { Interfaces } from '../wasi/index.ts'
+import { ComponentExit, createWasiHttp, createWasiPreview2 } from '../wasi/index.ts'
+import type { Interfaces, SendHttp } from '../wasi/index.ts'
 import { camelCase, fromComponentValue, isCommand, parseWitType } from '../wasm/index.ts'
 import type { BytesForm, DescribedExport } from '../wasm/index.ts'
 import { chooseFunction } from './choose-function.ts'
 import type { Call } from './call.ts'
 import { CallStreams } from './call-streams.ts'
 import type { GuestHost } from './guest-host.ts'
+import { sendHttp } from './http.ts'
 import { componentMessaging } from './messaging.ts'
 import { GuestState, stateOf } from './state.ts'
 import { componentState } from './state-functions.ts'
@@ -59,6 +60,7 @@ export class LoadedComponent {
       values,
       interfaces,
       state,
+      send: (request) => sendHttp(guestHost, request),
       instances,
       bytes: call.bytesAsBase64 ? 'base64' : 'array',
       lastLines: () => streams.lastLines(),
@@ -91,7 +93,7 @@ export class LoadedComponent {
     }
   }
 
-  #start({ interfaces, state, instances }: Execution): Record<string, unknown> {
+  #start({ interfaces, state, send, instances }: Execution): Record<string, unknown> {
     const modules = new Map(this.#parts.cores.map(({ name, module }) => [name, module]))
     const limits = new Map(this.#parts.cores.map(({ module, memoryLimitBytes }) => [module, memoryLimitBytes]))
     const getCore = (name: string) => {
@@ -101,14 +103,15 @@ export class LoadedComponent {
     }
     // The transpiler omits versions of imports; two versions of one interface are the same here.
     let ofState: Interfaces | undefined
+    let ofHttp: Interfaces | undefined
     const imports = new Proxy(interfaces, {
       get(known, name) {
         if (typeof name !== 'string') return undefined
         const [base = ''] = name.split('@')
-        if (!base.startsWith('wasi:keyvalue/')) return known[base]
-        // Most components have no state.
-        ofState ??= componentState(state)
-        return ofState[base]
+        // Most components have no state, and send no requests.
+        if (base.startsWith('wasi:keyvalue/')) return (ofState ??= componentState(state))[base]
+        if (base.startsWith('wasi:http/')) return (ofHttp ??= createWasiHttp(send))[base]
+        return known[base]
       },
     })
     this.#instantiate ??= this.#parts.evaluate()
@@ -127,6 +130,7 @@ type Execution = {
   values: unknown[]
   interfaces: Interfaces
   state: GuestState
+  send: SendHttp
   instances: Instances
   /** The form of lists of `u8` in the result. */
   bytes: BytesForm

@@ -9,6 +9,7 @@ import { CallStreams } from './call-streams.ts'
 import { chooseFunction } from './choose-function.ts'
 import type { GuestHost } from './guest-host.ts'
 import { CoreMemory } from './core-memory.ts'
+import { coreHttp } from './http.ts'
 import { coreMessaging } from './messaging.ts'
 import { explainFailure } from './outcome.ts'
 import type { CallOutcome, CallReport, GuestMemory } from './outcome.ts'
@@ -40,7 +41,10 @@ export function callFunction(compiled: CompiledModule, call: Call, guestHost: Gu
   const wasi = createWasiHost(streams.wasi, compiled.description.imports)
   const memory = new CoreMemory(wasi.memory)
   const state = new GuestState(guestHost)
-  const host = { wasi, skein: { ...coreMessaging(guestHost, memory), ...coreState(state, memory) } }
+  const host = {
+    wasi,
+    skein: { ...coreMessaging(guestHost, memory), ...coreState(state, memory), ...coreHttp(guestHost, memory) },
+  }
   const { outcome, memoryBytes, exit } = execute({
     compiled,
     chosen,

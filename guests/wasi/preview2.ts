@@ -1,6 +1,6 @@
 /**
  * WASI 0.2 for one run of a component: arguments, environment, standard streams, clocks and random numbers. Interfaces for files and the
- * network can be imported and always fail. They are not from preview2-shim, whose Node form communicates with the host through a thread of
+ * network can be imported and always fail; those of HTTP are in `http.ts`. They are not from preview2-shim, whose Node form communicates with the host through a thread of
  * its own and whose browser form waits in promises (decision 0026). The interfaces have the shape that transpiled components (jco) expect:
  * camel-case names, classes for resources, thrown plain values for `err`, thrown Errors for traps. It runs on workers and in the frame of a
  * trial in a browser, so that both offer the same.
@@ -49,12 +49,12 @@ const MAX_RANDOM_BYTES = 1024n * 1024n
 const RANDOM_PORTION_BYTES = 65_536
 
 /** Throws the `err` of a function as transpiled components expect: a plain value. */
-function throwErr(err: unknown): never {
+export function throwErr(err: unknown): never {
   throw err // oxlint-disable-line typescript/only-throw-error -- an Error would be a trap
 }
 
 /** Resources of guests are closed by their handles; these hold nothing to release. */
-class Resource {
+export class Resource {
   [Symbol.dispose](): void {}
 }
 
@@ -67,7 +67,7 @@ class IoError extends Resource {
 type WaitClock = GuestClock & Pick<WasiOptions, 'beforeWait'>
 
 /** Ready at a moment of the monotonic clock; streams, which have none, are always ready. */
-class Pollable extends Resource {
+export class Pollable extends Resource {
   readonly #readyAtNs: bigint
   readonly #clock: WaitClock | undefined
 
@@ -93,7 +93,7 @@ class Pollable extends Resource {
   }
 }
 
-class InputStream extends Resource {
+export class InputStream extends Resource {
   readonly #data: Uint8Array
   #offset = 0
 
@@ -127,7 +127,7 @@ class InputStream extends Resource {
   }
 }
 
-class OutputStream extends Resource {
+export class OutputStream extends Resource {
   readonly #sink: OutputSink
 
   constructor(sink: OutputSink) {
@@ -277,7 +277,7 @@ const DENIED: Interfaces = Object.fromEntries(
 )
 
 /** Functions and resources of any name, which trap when they are used. */
-function denyEverything(name: string, offered: Record<string, unknown>): Record<string, unknown> {
+export function denyEverything(name: string, offered: Record<string, unknown>): Record<string, unknown> {
   const denied = new Map<string, unknown>(Object.entries(offered))
   return new Proxy(offered, {
     get(_, property) {

@@ -4,6 +4,7 @@ import type { ComponentFunction, Exports } from './component-types.ts'
 import type { ExternKind, ModuleExport, ModuleImport, ModuleLayout } from './module-reader.ts'
 import { ModuleRefusal } from './module-refusal.ts'
 import { MESSAGING_FUNCTIONS, MESSAGING_MODULE } from './messaging.ts'
+import { HTTP_FUNCTIONS } from './http.ts'
 import { STATE_FUNCTIONS } from './state.ts'
 import { isWasiPreview1Import } from './wasi-preview1.ts'
 import { COMMAND_INTERFACE, findUnofferedOf, wasiPreview2Interface } from './wasi-preview2.ts'
@@ -59,7 +60,7 @@ class DescriptionSize {
   }
 }
 
-/** Unsupported imports, as `module.name (i32) -> (i32)`: all except WASI preview 1, messaging and state. */
+/** Unsupported imports, as `module.name (i32) -> (i32)`: all except WASI preview 1, messaging, state and HTTP. */
 export function findUnofferedImports(layout: ModuleLayout): string[] {
   return layout.imports
     .filter((wanted) => !isWasiPreview1Import(wanted) && !isSkeinImport(wanted))
@@ -72,6 +73,7 @@ export function findUnofferedImports(layout: ModuleLayout): string[] {
 const SKEIN_FUNCTIONS: Record<string, { params: readonly string[]; results: readonly string[] }> = {
   ...MESSAGING_FUNCTIONS,
   ...STATE_FUNCTIONS,
+  ...HTTP_FUNCTIONS,
 }
 
 function isSkeinImport({ module, name, type }: ModuleImport): boolean {

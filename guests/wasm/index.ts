@@ -26,6 +26,22 @@ export {
   isCommand,
 } from './describe.ts'
 export type { DescribedExport, DescribedImport, FunctionChoice, ModuleDescription } from './describe.ts'
+export {
+  HTTP_FUNCTIONS,
+  HTTP_METHODS,
+  HTTP_RUNTIME,
+  MAX_HTTP_BODY_BYTES,
+  MAX_HTTP_HEADERS,
+  MAX_HTTP_HEADER_BYTES,
+  MAX_HTTP_RESPONSE_BYTES,
+  MAX_HTTP_URL_CHARS,
+  isHttpHeaderName,
+  isHttpHeaderValue,
+  isHttpMethod,
+  isReservedHttpHeader,
+  refusalOfHeaders,
+} from './http.ts'
+export type { HttpAnswer, HttpCall, HttpHeaders, HttpMethod } from './http.ts'
 export { examineModule } from './examine.ts'
 export type { ExaminedModule, ModuleRuntime } from './examine.ts'
 export {

@@ -2,6 +2,7 @@
  * The messaging interface of guests: imports of core modules (module `skein`) and interfaces of components. The server checks the
  * rights of a guest at each call.
  */
+import type { HttpCall } from './http.ts'
 import type { StateBucket } from './state.ts'
 import type { ValueType } from './value-types.ts'
 
@@ -49,11 +50,11 @@ export type StateCall =
   /** The keys after this one. */
   | { kind: 'state_keys'; bucket: StateBucket; after: string }
 
-export type GuestCall = ChannelCall | StateCall
+export type GuestCall = ChannelCall | StateCall | HttpCall
 
-export const isStateCall = (call: GuestCall): call is StateCall => call.kind !== 'publish' && call.kind !== 'read'
+export const isStateCall = (call: GuestCall): call is StateCall => call.kind.startsWith('state_')
 
-/** `records` is JSON: of records, of `StateValues`, or of keys; empty for a publication and for `state_open`. */
+/** `records` is JSON: of records, of `StateValues`, of keys, or an `HttpAnswer`; empty for a publication and for `state_open`. */
 export type GuestReply = { ok: true; records: string } | { ok: false; kind: string; message: string }
 
 export function refuseCall(kind: string, message: string): Extract<GuestReply, { ok: false }> {

@@ -27,6 +27,9 @@ const PART_OVERHEAD_BYTES = 1024
 /** Parts in one statement: each waits for a commit, and one for every part would hold up the results of others behind them. */
 const MAX_WRITTEN_BYTES = 2 * 1024 * 1024
 
+/** stdout, stderr, and the HTTP requests of the run. */
+const MAX_STREAM = 3
+
 type StoredPart = LogPart & { runKey: number; domainId: string | null }
 
 /** `written` resolves when the parts that were received so far are in the database. */
@@ -153,7 +156,7 @@ export function createRunOutput({ database, logger, bytes }: RunOutputDeps) {
 
     log(session: WorkerSession, identity: RunIdentity, part: LogPart): void {
       const run = findAssignedRun(session, identity)
-      if (run === undefined || part.stream < 1 || part.stream > 2) return
+      if (run === undefined || part.stream < 1 || part.stream > MAX_STREAM) return
       const maxBytes = run.spec.max_output_bytes ?? DEFAULT_OUTPUT_BYTES
       if (part.offset > maxBytes) return
       const data = new Uint8Array(part.data.subarray(0, maxBytes - part.offset))
@@ -184,7 +187,7 @@ export function createRunOutput({ database, logger, bytes }: RunOutputDeps) {
       await Promise.all(kept.flatMap(({ logged }) => logged ?? []))
       try {
         const { rows } = await sql<{ id: string; bytes: number }>`
-          WITH dropped AS (DELETE FROM run_logs l USING runs r WHERE r.key = l.run_key AND r.next_check_at IS NULL
+          WITH dropped AS (DELETE FROM run_logs l USING runs r WHERE r.key = l.run_key AND r.next_check_at IS NULL AND l.stream <= 2
             AND r.id = ANY(${kept.map(({ id }) => id)}::uuid[]) RETURNING r.id, length(l.data) AS bytes)
           SELECT id, sum(bytes)::float8 AS bytes FROM dropped GROUP BY 1`.execute(database.db)
         for (const { id, bytes: dropped } of rows) {

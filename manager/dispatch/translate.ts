@@ -6,6 +6,7 @@ import {
   OnLost as WireOnLost,
   WireTaskState,
   type AssignmentSchema,
+  type HttpGrantSchema,
   type ModuleRefSchema,
   type RunRef,
   type RunRefSchema,
@@ -17,6 +18,7 @@ import type { WorkerMeasurements as WireMeasurements } from '#proto/index.ts'
 import { bytesOf } from '#core/bytes/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
+import { parseDurationMs } from '#core/time.ts'
 import { DEFAULT_OUTPUT_BYTES, MAX_INLINE_RESULT_BYTES, MAX_RESULT_BYTES } from '../model/limits.ts'
 import {
   MAX_STATE_BYTES_OF_RUN,
@@ -24,6 +26,7 @@ import {
   MAX_STATE_VALUE_BYTES,
   refusalOfKey,
 } from '#guests/wasm/index.ts'
+import type { HttpGrant } from '../model/http-grant.ts'
 import type { FailureReason, AssignedRun, RunEnding, RunIdentity, StateEntry } from '../model/run.ts'
 import type { WorkerMeasured } from '../placement/metrics.ts'
 import type { OnLost } from '../model/task-fields.ts'
@@ -99,6 +102,16 @@ export function toAssignment(
     traceparent: spec.traceparent ?? '',
     stdin: spec.stdin === undefined ? new Uint8Array() : bytesOf(spec.stdin),
     bytesAsBase64: spec.bytes === 'base64',
+    ...(spec.http === undefined ? {} : { http: toHttpGrant(spec.http) }),
+  }
+}
+
+function toHttpGrant(grant: HttpGrant): MessageInitShape<typeof HttpGrantSchema> {
+  return {
+    allow: grant.allow.map(({ origin, methods }) => ({ origin, methods: [...methods] })),
+    maxRequests: grant.max_requests,
+    maxBytes: BigInt(grant.max_bytes),
+    timeoutMs: BigInt(Math.round(parseDurationMs(grant.timeout, '/http/timeout'))),
   }
 }
 

@@ -41,3 +41,14 @@ export const MAX_BATCH_SPEC_CHARS = 64 * 1024 * 1024
 export const MAX_CLAIMED_PER_BATCH = 500
 /** Runs whose deadline has passed that one sweep ends. */
 export const MAX_CHECKED_PER_SWEEP = 500
+
+/** Where the HTTP requests of a task can go. */
+export const MAX_HTTP_ORIGINS = 32
+export const MAX_HTTP_ORIGIN_CHARS = 300
+/** Limits of the HTTP requests of one run together; bytes of both directions. */
+export const DEFAULT_HTTP_REQUESTS = 32
+export const MAX_HTTP_REQUESTS = 1_000
+export const DEFAULT_HTTP_BYTES = 4 * 1024 * 1024
+export const MAX_HTTP_BYTES = 64 * 1024 * 1024
+export const DEFAULT_HTTP_TIMEOUT_MS = 30_000
+export const MAX_HTTP_TIMEOUT_MS = 600_000

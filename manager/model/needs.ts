@@ -1,5 +1,17 @@
 /** The requirements of a run for a worker, as one value with a hash: runs with the same requirements share a queue. */
 import { createHash } from 'node:crypto'
+import { HTTP_RUNTIME, STATE_RUNTIME, usesState } from '#guests/wasm/index.ts'
+
+/** The kind of a module, `state` and `http` in this order: every worker that offers one of them offers all before it. */
+export function requiredRuntime(
+  module: { runtime: string; imports: readonly { module: string; name: string }[] } | undefined,
+  http: unknown,
+): string | null {
+  if (http !== null) return HTTP_RUNTIME
+  if (module === undefined) return null
+  // A worker of an earlier version does not have the state of tasks.
+  return usesState(module.imports) ? STATE_RUNTIME : module.runtime
+}
 
 export type RunNeeds = {
   /** The domain of the task; platform workers accept every domain, a domain's workers only their own. */
@@ -8,7 +20,7 @@ export type RunNeeds = {
   workerId: string | null
   /** Labels that the worker must have. */
   labels: Readonly<Record<string, string>>
-  /** Runtime of the module; null if the module was not read yet. */
+  /** What the worker must offer among its runtimes; null if the module was not read yet. */
   runtime: string | null
   /** Memory that the machine must have, a power of two. */
   memoryBytes: number

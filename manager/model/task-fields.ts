@@ -12,9 +12,17 @@ import { DURATION_PATTERN, formatDurationMs, parseDurationMs } from '#core/time.
 import type { Json } from '#guests/wasm/index.ts'
 import { COMPARATORS, EXCESS, MAX_BATCH, ORDERINGS } from '#queues/index.ts'
 import type { Answers } from '#queues/index.ts'
+import { HTTP_METHODS } from '#guests/wasm/index.ts'
+import { readHttpGrant, type HttpGrant } from './http-grant.ts'
 import { GRANT_KINDS, answersOf, type Grant, type Target, type Trigger } from './channel-fields.ts'
 import {
   DEFAULT_BACKOFF_MS,
+  DEFAULT_HTTP_BYTES,
+  DEFAULT_HTTP_REQUESTS,
+  MAX_HTTP_BYTES,
+  MAX_HTTP_ORIGINS,
+  MAX_HTTP_ORIGIN_CHARS,
+  MAX_HTTP_REQUESTS,
   MAX_BACKOFF_MS,
   DEFAULT_MEMORY_LIMIT_BYTES,
   DEFAULT_OUTPUT_BYTES,
@@ -217,6 +225,59 @@ const AnswersField = Type.Object(
       'The commands to clients of the domain that the task answers instead of the clients: a run gets the command, and its result is that of the command',
     ...documented({}, 'AnsweredCommands'),
   },
+)
+
+const HttpAllowFields = {
+  origin: Type.String({
+    maxLength: MAX_HTTP_ORIGIN_CHARS,
+    description: 'Scheme, host and port, such as https://api.example.com or https://api.example.com:8443',
+  }),
+}
+const HttpMethods = Type.Array(Type.Enum([...HTTP_METHODS]), {
+  minItems: 1,
+  maxItems: HTTP_METHODS.length,
+  description: 'Default: GET and HEAD',
+})
+const HTTP_DESCRIPTION =
+  'The HTTP requests that a run can send: to these origins with these methods, to public addresses, without following redirects'
+const HttpField = Type.Object(
+  {
+    allow: Type.Array(
+      Type.Object({ ...HttpAllowFields, methods: Type.Optional(HttpMethods) }, documented({}, 'AllowedOrigin')),
+      { minItems: 1, maxItems: MAX_HTTP_ORIGINS },
+    ),
+    max_requests: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: MAX_HTTP_REQUESTS,
+        description: `Number of requests of a run. Default: ${DEFAULT_HTTP_REQUESTS}`,
+      }),
+    ),
+    max_bytes: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: MAX_HTTP_BYTES,
+        description: `Bytes of all requests and responses of a run together. Default: ${DEFAULT_HTTP_BYTES}`,
+      }),
+    ),
+    timeout: Type.Optional(
+      Type.String({
+        maxLength: 64,
+        description: 'Time that all requests of a run can take together, at most 10m. Default: 30s',
+        ...documented({ pattern: DURATION_PATTERN }),
+      }),
+    ),
+  },
+  { description: HTTP_DESCRIPTION, ...documented({}, 'HttpGrant') },
+)
+const ShownHttp = Type.Object(
+  {
+    allow: Type.Array(Type.Object({ ...HttpAllowFields, methods: HttpMethods }, documented({}, 'ShownAllowedOrigin'))),
+    max_requests: Type.Integer({ description: 'Number of requests of a run' }),
+    max_bytes: Type.Integer({ description: 'Bytes of all requests and responses of a run together' }),
+    timeout: Type.String({ description: 'Time that all requests of a run can take together' }),
+  },
+  { description: HTTP_DESCRIPTION, ...documented({}, 'ShownHttpGrant') },
 )
 
 /** The fields of a task, by column of `tasks`. */
@@ -428,6 +489,16 @@ export const TASK_FIELDS = {
     show: none,
     isOptional: true,
     json: 'json',
+  }),
+  http: field({
+    given: HttpField,
+    shown: ShownHttp,
+    default: null as HttpGrant | null,
+    read: readHttpGrant,
+    show: none,
+    isOptional: true,
+    json: 'json',
+    run: 'changed',
   }),
 }
 

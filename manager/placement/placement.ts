@@ -3,9 +3,9 @@
  * database; the caller supplies the state of the workers and counts its placements.
  */
 import type { RunNeeds } from '../model/needs.ts'
-import { STATE_RUNTIME } from '#guests/wasm/index.ts'
+import { HTTP_RUNTIME, STATE_RUNTIME } from '#guests/wasm/index.ts'
 
-const MAYBE_COMPONENTS: ReadonlySet<string> = new Set(['component', STATE_RUNTIME])
+const MAYBE_COMPONENTS: ReadonlySet<string> = new Set(['component', STATE_RUNTIME, HTTP_RUNTIME])
 
 export type WorkerView = {
   id: string
@@ -48,13 +48,15 @@ export function unfitReason(needs: RunNeeds, worker: WorkerView): string | undef
   if (!worker.isAlive) return 'it is dead'
   if (worker.isSuspect) return 'it has missed two heartbeats'
   if (worker.isDraining) return 'it is draining'
-  // The type of a module from a registry, or with state, is only known to its worker.
+  // The type of a module from a registry, with state or with a grant for HTTP, is only known to its worker.
   const mayBeComponent = needs.runtime === null || MAYBE_COMPONENTS.has(needs.runtime)
   if (mayBeComponent && worker.crowdedDomains?.has(needs.domainId) === true)
     return 'components of the domain are waiting for transpilation on it, or it is still fetching a module of the domain'
   for (const [name, value] of Object.entries(needs.labels)) {
     if (worker.labels[name] !== value) return `its label ${name} is ${worker.labels[name] ?? 'not set'}, not ${value}`
   }
+  if (needs.runtime === HTTP_RUNTIME && !worker.runtimes.includes(HTTP_RUNTIME))
+    return 'it sends no HTTP requests of guests, which the task grants: SKEIN_WORKER_HTTP is false there, or its version is older'
   if (needs.runtime !== null && !worker.runtimes.includes(needs.runtime)) {
     return `it does not run ${needs.runtime} modules, only ${worker.runtimes.join(', ')}`
   }

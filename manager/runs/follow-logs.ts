@@ -7,6 +7,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { Slots } from '#core/slots.ts'
 import { startAccessWatch } from '#core/streams/index.ts'
 import { sleep } from '#core/time.ts'
+import { LOG_STREAMS, type LogStreamNumber } from '../model/log-streams.ts'
 import { readLogParts, readOutputOfResult } from '../store/runs.ts'
 import type { LogPart, LogPlace } from '../store/runs.ts'
 
@@ -28,8 +29,8 @@ export type LogFollower = {
   runKey: number
   /** The domain of the task; null: the platform. */
   domainId: string | null
-  /** Undefined: both streams. */
-  stream: 1 | 2 | undefined
+  /** Undefined: all streams. */
+  stream: LogStreamNumber | undefined
   /** Throws if the caller's permission to read was revoked. */
   authorize: () => Promise<unknown>
   reader: LogReader
@@ -42,8 +43,8 @@ export function createLogFollowers({ database, logger }: { database: Database; l
   const slots = new Slots({ what: 'followed outputs', max: MAX_FOLLOWERS, share: MAX_FOLLOWERS_PER_DOMAIN })
   const watch = startAccessWatch()
 
-  async function read(runKey: number, stream: 1 | 2 | undefined, reader: LogReader, signal: AbortSignal) {
-    const places: LogPlace[] = stream === undefined ? [place(1), place(2)] : [place(stream)]
+  async function read(runKey: number, stream: LogStreamNumber | undefined, reader: LogReader, signal: AbortSignal) {
+    const places: LogPlace[] = stream === undefined ? [place(1), place(2), place(3)] : [place(stream)]
     let endedReads = 0
     let isResultRead = false
     while (!signal.aborted) {
@@ -129,11 +130,11 @@ async function sendAll(reader: LogReader, at: LogPlace, data: Buffer, signal: Ab
   }
 }
 
-function place(stream: 1 | 2): LogPlace {
+function place(stream: LogStreamNumber): LogPlace {
   return { stream, offset: 0, begun: Buffer.alloc(0) }
 }
 
-const nameOf = (stream: number) => (stream === 1 ? 'stdout' : 'stderr')
+const nameOf = (stream: number) => LOG_STREAMS[stream - 1] ?? 'stderr'
 
 /** The bytes of a character that no output completed. */
 function sendRest(reader: LogReader, at: LogPlace): void {

@@ -6,6 +6,7 @@ import type { Streams } from '#core/streams/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import type { Callers } from '../access/callers.ts'
 import { BEARER, NO_USER } from '../access/callers.ts'
+import { numberOfStream } from '../model/log-streams.ts'
 import { TaskId } from '../tasks/schema.ts'
 import { LogQuery, Run, RunPage, RunQuery, RunsQuery, TaskResults, presentInputs, presentRun } from './schema.ts'
 import type { RunsService } from './service.ts'
@@ -103,7 +104,7 @@ export function runRoutes({ runs, access, callers, streams }: RunRoutesDeps): Ro
           tags,
           summary: 'Output of a run as text or as a stream',
           description:
-            '`run_id` selects a run; default: the newest one, started or invoked. Output that is not UTF-8 is `application/octet-stream`. With `follow=true` the answer is a stream of server-sent events: `stdout` and `stderr` with `{stream, offset, text}`, or `base64` instead of `text` where they are not UTF-8, and `end` with the state once the run has ended.',
+            '`run_id` selects a run; default: the newest one, started or invoked. Output that is not UTF-8 is `application/octet-stream`. With `follow=true` the answer is a stream of server-sent events: `stdout`, `stderr` and `http` (the HTTP requests that were sent for the run) with `{stream, offset, text}`, or `base64` instead of `text` where they are not UTF-8, and `end` with the state once the run has ended.',
           params: Params,
           querystring: LogQuery,
           response: responses({ 200: Type.String() }, 'not_found', 'rate_limited'),
@@ -111,7 +112,7 @@ export function runRoutes({ runs, access, callers, streams }: RunRoutesDeps): Ro
       },
       async (request, reply) => {
         const { run_id: runId, stream, follow } = request.query
-        const number = stream === undefined ? undefined : stream === 'stdout' ? (1 as const) : (2 as const)
+        const number = stream === undefined ? undefined : numberOfStream(stream)
         const { task_id: taskId } = request.params
         if (follow === true) {
           const caller = callers.of(request)

@@ -11,6 +11,7 @@ import { CliArgs, Env, Inputs } from '../model/task-fields.ts'
 import { TaskId, Timestamp } from '../tasks/schema.ts'
 import type { TaskState } from '#proto/index.ts'
 import type { EndedRun } from '../model/run.ts'
+import { LOG_STREAMS } from '../model/log-streams.ts'
 import type { RunInputs, RunRecord } from '../store/runs.ts'
 
 const PAGE_LIMIT = 100
@@ -255,7 +256,7 @@ export type RunsQuery = Static<typeof RunsQuery>
 export const RunPage = Type.Object({ ...pageFields, runs: Type.Array(Run) })
 export const LogQuery = Type.Object({
   run_id: Type.Optional(TaskId),
-  stream: Type.Optional(Type.Enum(['stdout', 'stderr'])),
+  stream: Type.Optional(Type.Enum([...LOG_STREAMS])),
   follow: Type.Optional(Type.Boolean()),
 })
 

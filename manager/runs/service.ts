@@ -30,6 +30,7 @@ import type { TasksService } from '../tasks/service.ts'
 import { createLogFollowers, type LogFollower, type LogFollowers, type LogReader } from './follow-logs.ts'
 import { idempotencyOf } from './idempotency.ts'
 import { overridesOf } from './overrides.ts'
+import type { LogStreamNumber } from '../model/log-streams.ts'
 import type { RunBody, RunsQuery } from './schema.ts'
 import type { RunStarter } from './starter.ts'
 
@@ -44,8 +45,8 @@ export type RunsDeps = {
   logger: Logger
 }
 
-/** The output to read: of the given run, else of the newest; of the given stream, else of both. */
-export type LogSelection = { runId: string | undefined; stream: 1 | 2 | undefined }
+/** The output to read: of the given run, else of the newest; of the given stream, else of all. */
+export type LogSelection = { runId: string | undefined; stream: LogStreamNumber | undefined }
 export type LogSource = Pick<LogFollower, 'runKey' | 'domainId' | 'stream'> & { taskId: string }
 
 /** Origins of starts in place of a user key: users have positive keys. */

@@ -56,6 +56,7 @@ const TYPES: Readonly<Record<TaskColumn, string>> = {
   publish_result: 'json',
   grants: 'json',
   answers: 'json',
+  http: 'json',
 }
 
 const OTHERS = {

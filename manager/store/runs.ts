@@ -15,6 +15,7 @@ import type { TaskState } from '#proto/index.ts'
 import { visibleDomainCondition } from '../access/access.ts'
 import type { VisibleDomainKeys } from '../access/access.ts'
 import type { CauseType, RunCause } from '../model/cause.ts'
+import type { LogStreamNumber } from '../model/log-streams.ts'
 import { DEFAULT_OUTPUT_BYTES } from '../model/limits.ts'
 
 export type AttemptRecord = {
@@ -406,12 +407,16 @@ export async function findEndedKeys(db: Queryable, runKeys: readonly number[]): 
   return rows.map(({ key }) => key)
 }
 
-/** Output of a run, in the order it was written; 1: stdout, 2: stderr, undefined: both. Text if it is UTF-8. */
-export async function readLogs(db: Queryable, runKey: number, stream: 1 | 2 | undefined): Promise<string | Buffer> {
+/** A stream of a run, in the order it was written; undefined: stdout and stderr. Text if it is UTF-8. */
+export async function readLogs(
+  db: Queryable,
+  runKey: number,
+  stream: LogStreamNumber | undefined,
+): Promise<string | Buffer> {
   const { rows } = await sql<{ data: Buffer; truncated: boolean; max_bytes: number | null }>`
     SELECT l.data, l.truncated, CASE WHEN l.truncated THEN (r.spec ->> 'max_output_bytes')::float8 END AS max_bytes
     FROM run_logs l JOIN runs r ON r.key = l.run_key
-    WHERE l.run_key = ${runKey} AND (${stream ?? null}::smallint IS NULL OR l.stream = ${stream ?? null})
+    WHERE l.run_key = ${runKey} AND l.stream = ANY(${stream === undefined ? [1, 2] : [stream]}::smallint[])
     ORDER BY l.stream, l.byte_offset LIMIT ${MAX_LOG_ROWS}`.execute(db)
   const written = rows.length > 0 ? undefined : await readOutputOfResult(db, runKey)
   const parts = written?.filter((part) => stream === undefined || part.stream === stream) ?? rows
@@ -427,7 +432,7 @@ export async function readLogs(db: Queryable, runKey: number, stream: 1 | 2 | un
 export async function readOutputOfResult(
   db: Queryable,
   runKey: number,
-): Promise<{ stream: 1 | 2; data: Buffer }[] | undefined> {
+): Promise<{ stream: LogStreamNumber; data: Buffer }[] | undefined> {
   const { rows } = await sql<{ results: unknown; resultDigest: string | null }>`
     SELECT r.results, r.result_digest AS "resultDigest" FROM runs r
     WHERE r.key = ${runKey} AND r.next_check_at IS NULL AND NOT r.output_truncated AND coalesce(r.results::text, r.result_digest) IS NOT NULL
@@ -447,7 +452,7 @@ function writtenBytes(output: unknown): Buffer | undefined {
 }
 
 /** The position of a reader in one stream, and the begin of a character before it whose end was not read. */
-export type LogPlace = { stream: 1 | 2; offset: number; begun: Buffer }
+export type LogPlace = { stream: LogStreamNumber; offset: number; begun: Buffer }
 export type LogPart = { stream: number; offset: number; data: Buffer; truncated: boolean }
 
 const MAX_PARTS = 500

@@ -1,4 +1,5 @@
 /** A change of a task in the journal. */
+import { formatHttpGrant } from '../model/http-grant.ts'
 import { TASK_FIELDS, type TaskColumn, type TaskFields } from '../model/task-fields.ts'
 import type { TaskExtras, TaskRecord } from '../store/tasks.ts'
 
@@ -21,7 +22,11 @@ export function describeChange(
   const given: string[] = []
   for (const column of Object.keys(fields) as TaskColumn[]) {
     const { json }: { json?: string } = TASK_FIELDS[column]
-    if (json !== undefined) given.push(column)
+    // The journal says in full where the task can send what it knows.
+    if (column === 'http') {
+      const [was, is] = [formatHttpGrant(before.http), formatHttpGrant(fields.http)]
+      if (was !== is) [old[column], now[column]] = [was, is]
+    } else if (json !== undefined) given.push(column)
     else if (fields[column] !== before[column]) [old[column], now[column]] = [before[column], fields[column]]
   }
   if (extras.secretNames !== undefined) given.push('secrets')

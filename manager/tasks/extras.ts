@@ -81,7 +81,7 @@ async function ruleOf(access: TaskAccess, asked: Asked): Promise<TaskExtras['tri
 }
 
 async function checkTargets(access: TaskAccess, asked: Asked): Promise<Record<never, never>> {
-  const { publish_result: publishResult, grants } = asked.fields
+  const { publish_result: publishResult, grants, http } = asked.fields
   if (publishResult !== undefined && publishResult !== null) {
     requireChannelId(publishResult.channel_id, '/publish_result/channel_id')
     canonicalSubtopic(publishResult.subtopic, '/publish_result/subtopic')
@@ -94,6 +94,8 @@ async function checkTargets(access: TaskAccess, asked: Asked): Promise<Record<ne
     const { user, domainId } = requireUser(asked, 'grants')
     await access.requireChannel(user, grant.kind === 'publish' ? 'publish' : 'subscribe', domainId, grant.channel_id)
   }
+  // Who may change the task may grant it: the addresses are public ones. The journal names the user.
+  if (http !== undefined && http !== null) requireUser(asked, 'http')
   return {}
 }
 

@@ -16,7 +16,8 @@ type ChannelFields = Pick<TaskFields, 'trigger' | 'publish_result' | 'grants' | 
 type Need = { action: ChannelAction; channelId: string } | { action: 'answer commands'; channelId: undefined }
 
 export const CHANNEL_FIELDS = ['trigger', 'publish_result', 'grants', 'answers'] as const
-const CODE = ['image_url', 'function'] as const
+/** With another grant for HTTP, the same code could send what it knows elsewhere. */
+const CODE = ['image_url', 'function', 'http'] as const
 /** The code, and the other fields by which another user could change what the task does. */
 const WORK = [...CODE, 'cli_args', 'env', 'inputs'] as const
 
@@ -105,16 +106,23 @@ export async function grantorAfter(
   before: TaskRecord,
   { fields, secrets, hasFile }: Change,
 ): Promise<number | undefined> {
+  const grantsMore = (column: keyof TaskFields) => column !== 'http' || !isNothing(fields.http)
   const setsSecrets = changesSecrets(before.secret_names, secrets)
-  const changesCode = hasFile || changed(before, fields, CODE).length > 0
+  const code = changed(before, fields, CODE).filter(grantsMore)
+  const changesCode = hasFile || code.length > 0
   if (setsSecrets) await requireSecretsRight(deps.access, caller, before.domain_id, 'to set secrets')
   else if (changesCode && before.secret_names.length > 0)
-    await requireSecretsRight(deps.access, caller, before.domain_id, 'to change the code of a task with secrets')
+    await requireSecretsRight(
+      deps.access,
+      caller,
+      before.domain_id,
+      'to change the code or the HTTP grant of a task with secrets',
+    )
 
   const granted = changed(before, fields, CHANNEL_FIELDS).filter((column) => !isNothing(fields[column]))
   const needs = needsOf({ ...before, ...fields })
   const isTheirs = caller !== undefined && caller.key === before.user_key
-  const changesWork = changesCode || setsSecrets || changed(before, fields, WORK).length > 0
+  const changesWork = changesCode || setsSecrets || changed(before, fields, WORK).filter(grantsMore).length > 0
   // A task of no domain has no channels: the fields refuse them.
   if (before.domain_id === null || needs.length === 0 || isTheirs) return undefined
   if (granted.length === 0 && !changesWork) return undefined

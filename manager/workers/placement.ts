@@ -3,7 +3,7 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import { visibleDomainKeys, type TaskAccess, type TaskCaller } from '../access/access.ts'
-import { memoryClassBytes, type RunNeeds } from '../model/needs.ts'
+import { memoryClassBytes, requiredRuntime, type RunNeeds } from '../model/needs.ts'
 import type { Cluster } from '../placement/cluster.ts'
 import { memoryRoom, unfitReason, type WorkerView } from '../placement/placement.ts'
 import { findNewestRun, listWorkers, type WorkerRecord } from '../store/workers.ts'
@@ -100,7 +100,7 @@ function needsOf(task: TaskRecord): RunNeeds {
     domainId: task.domain_id,
     workerId: task.worker_id,
     labels: task.labels,
-    runtime: task.module?.runtime ?? null,
+    runtime: requiredRuntime(task.module ?? undefined, task.http),
     memoryBytes: memoryClassBytes(task.memory_limit_bytes),
   }
 }

@@ -2,7 +2,6 @@
 import { ServiceError } from '#core/errors/index.ts'
 import {
   COMMAND_FUNCTION,
-  STATE_RUNTIME,
   findFunction,
   formatType,
   isCallableFromJson,
@@ -11,7 +10,7 @@ import {
 } from '#guests/wasm/index.ts'
 import type { DescribedExport } from '#guests/wasm/index.ts'
 import { MAX_BATCH_SPEC_CHARS, MAX_UNREQUESTED_SPEC_CHARS, MAX_SPEC_BYTES } from '../model/limits.ts'
-import { memoryClassBytes } from '../model/needs.ts'
+import { memoryClassBytes, requiredRuntime } from '../model/needs.ts'
 import type { Cluster } from '../placement/cluster.ts'
 import type { RunNeeds } from '../model/needs.ts'
 import type { RunSpec, StoredGiven } from '../model/run.ts'
@@ -52,7 +51,7 @@ function planOf(
     domainId: task.domain_id,
     workerId: task.worker_id,
     labels: task.labels,
-    runtime: module === undefined ? null : runtimeOf(module),
+    runtime: requiredRuntime(module, task.http),
     memoryBytes: memoryClassBytes(task.memory_limit_bytes),
   }
   const called = module === undefined ? undefined : requireFunction(module, task)
@@ -75,9 +74,6 @@ function planOf(
     needsHash: storeNeeds(needs),
   }
 }
-
-/** A worker of an earlier version does not have the state of tasks. */
-const runtimeOf = ({ runtime, imports }: ModuleFacts) => (usesState(imports) ? STATE_RUNTIME : runtime)
 
 function imageOf({ image }: StartRequest, reference: string): ResolvedImage {
   if (image instanceof Error) throw image

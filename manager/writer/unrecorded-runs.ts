@@ -152,9 +152,18 @@ export class UnrecordedRuns {
   }
 
   /** Nothing else changes with the run, and nobody counts it. */
-  #mayWait({ broadcast, daemon, domain_id: domainId, grants, on_lost: onLost, publish_result: target }: StartTask) {
+  #mayWait({
+    broadcast,
+    daemon,
+    domain_id: domainId,
+    grants,
+    http,
+    on_lost: onLost,
+    publish_result: target,
+  }: StartTask) {
     const { counted, quotas } = this.#deps.context
-    const isPlain = !broadcast && !daemon && target === null && grants.length === 0 && onLost !== 'wait'
+    const isPlain =
+      !broadcast && !daemon && target === null && grants.length === 0 && http === null && onLost !== 'wait'
     return isPlain && !hasRunQuota(quotas, domainId) && refusalOf(counted, domainId) === undefined
   }
 

@@ -144,6 +144,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     transpile: 'transpiles components to core modules, in a separate process',
     modules: 'fetches and caches modules, and serves them to workers of the site',
     runner: 'runner processes: pool, messages, limits of memory and time',
+    http: 'HTTP requests of guests, within the grants of their tasks',
     session: 'messages to the manager: credentials, lease, reports of runs',
     runs: 'execution of assignments',
     membership: 'sessions with the manager, and reconnections',

@@ -30,6 +30,8 @@ export async function startTestPlatform() {
   return {
     api,
     worker,
+    /** For more workers. */
+    grpc,
     database: api.database,
 
     async newDomain(call: Caller): Promise<string> {

@@ -381,16 +381,16 @@ describe('a component that goes wrong', () => {
 
   test('ends with trap and the name when it calls a function that was not granted', async () => {
     const text = `(component
-      (import "wasi:http/types@0.2.3" (instance $http (export "fields" (type $f (sub resource))) (type $own (own $f))
-        (export "[constructor]fields" (func (result $own)))))
-      (core func $new (canon lower (func $http "[constructor]fields")))
+      (import "wasi:sockets/tcp@0.2.3" (instance $tcp (export "tcp-socket" (type $f (sub resource))) (type $own (own $f))
+        (export "[constructor]tcp-socket" (func (result $own)))))
+      (core func $new (canon lower (func $tcp "[constructor]tcp-socket")))
       (core instance $wasi (export "new" (func $new)))
       (core module $m (import "wasi" "new" (func $new (result i32))) (func (export "f") (drop (call $new))))
       (core instance $i (instantiate $m (with "wasi" (instance $wasi))))
       (type $t (func)) (func $f (type $t) (canon lift (core func $i "f"))) (export "run" (func $f)))`
     expect(await host.run(await componentFromText(text))).toMatchObject({
       reason: 'trap',
-      error: 'wasi:http/types: Fields is not granted to this task',
+      error: 'wasi:sockets/tcp: TcpSocket is not granted to this task',
     })
   })
 

@@ -80,6 +80,16 @@ export const WORKER_SETTINGS = {
     false,
     'Accept modules with garbage-collected types, whose memory no limit covers',
   ),
+  http: flag(
+    'SKEIN_WORKER_HTTP',
+    true,
+    'Send HTTP requests of guests, to hosts that their task grants; false: tasks with such a grant run on other workers',
+  ),
+  httpHosts: list(
+    'SKEIN_WORKER_HTTP_HOSTS',
+    [],
+    'Hosts (host or host:port) to which requests of guests can use plain HTTP, or which can have a private address; every task that grants them can reach them from this worker',
+  ),
   host: text('SKEIN_HOST', '127.0.0.1', 'Address that every listener binds to'),
   peerPort: optionalInteger(
     'SKEIN_WORKER_PEER_PORT',

@@ -7,7 +7,7 @@ import type { ErrorKind } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
-import { STATE_RUNTIME } from '#guests/wasm/index.ts'
+import { HTTP_RUNTIME, STATE_RUNTIME } from '#guests/wasm/index.ts'
 import type { ModuleRuntime } from '#guests/wasm/index.ts'
 import type { WorkerConfig } from '../identity/config.ts'
 import { writeIdentity } from '../identity/identity.ts'
@@ -25,6 +25,8 @@ import type { SessionDeps } from './session.ts'
 
 /** Core modules, those that import WASI preview 1, components of WASI 0.2, and those of them that use the state of their task. */
 export const RUNTIMES = [...(['core', 'wasi-preview1', 'component'] satisfies ModuleRuntime[]), STATE_RUNTIME]
+
+const runtimesOf = ({ http }: Pick<WorkerConfig, 'http'>) => (http ? [...RUNTIMES, HTTP_RUNTIME] : RUNTIMES)
 
 /** Waits that tests shorten. */
 export type WorkerTiming = { reconnectMinMs: number; reconnectMaxMs: number; leaseCheckMs: number }
@@ -211,7 +213,7 @@ export class Membership {
       ...machineFacts(this.#deps.runMemoryBytes),
       slots,
       backlog,
-      runtimes: RUNTIMES,
+      runtimes: runtimesOf(this.#deps.config),
       isolation: this.#deps.isolation,
       platformOnly: this.#deps.isPlatformOnly,
       cachedDigests: modules.digests().slice(-MAX_CACHED_DIGESTS),

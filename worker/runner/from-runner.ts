@@ -6,6 +6,10 @@
 import { parseBase64 } from '#core/bytes/index.ts'
 import type { TextOrBytes } from '#core/bytes/index.ts'
 import {
+  MAX_HTTP_BODY_BYTES,
+  MAX_HTTP_HEADERS,
+  MAX_HTTP_HEADER_BYTES,
+  MAX_HTTP_URL_CHARS,
   MAX_STATE_BYTES_OF_RUN,
   MAX_STATE_KEYS_OF_RUN,
   MAX_STATE_KEYS_READ,
@@ -13,7 +17,7 @@ import {
   STATE_BUCKETS,
   refusalOfKey,
 } from '#guests/wasm/index.ts'
-import type { GuestCall, Json, StateEntry } from '#guests/wasm/index.ts'
+import type { GuestCall, HttpHeaders, Json, StateEntry } from '#guests/wasm/index.ts'
 import type { CallOutcome, FailureReason, RunResults } from '#guests/calls/index.ts'
 import { checkJsonSize } from './json-size.ts'
 import { THREAD_QUEUE_RUNS } from './messages.ts'
@@ -29,6 +33,8 @@ const MAX_MESSAGES = 100_000
 /** Frames of a failed guest, and the longest; a thread truncates its own. */
 const MAX_FRAMES = 20
 const MAX_FRAME_CHARACTERS = 300
+/** Of any text that a guest gives as a method. */
+const MAX_HTTP_METHOD_CHARACTERS = 64
 
 const REASONS: ReadonlySet<unknown> = new Set<FailureReason>([
   'timeout',
@@ -157,6 +163,16 @@ function parseCall(call: Fields): GuestCall {
     const after = call['after'] === '' ? '' : stateKey(call, 'after')
     return { kind: 'state_keys', bucket: oneOf(call, 'bucket', STATE_BUCKETS), after }
   }
+  if (call['kind'] === 'http') {
+    return {
+      kind: 'http',
+      method: text(call, 'method', MAX_HTTP_METHOD_CHARACTERS),
+      url: text(call, 'url', MAX_HTTP_URL_CHARS),
+      headers: parseHeaders(call['headers']),
+      body: httpBody(call),
+      timeoutMs: optionalNumber(call, 'timeoutMs'),
+    }
+  }
   if (call['kind'] !== 'read') throw new Error('a call has an unknown kind')
   return {
     kind: 'read',
@@ -166,6 +182,24 @@ function parseCall(call: Fields): GuestCall {
     to: optionalNumber(call, 'to'),
     limit: count(call, 'limit'),
   }
+}
+
+/** A thread keeps these limits; whether the headers may be sent is checked with the grant. */
+function parseHeaders(value: unknown): HttpHeaders {
+  if (!Array.isArray(value) || value.length > MAX_HTTP_HEADERS) throw new Error('headers is not a short list')
+  return value.map((one: unknown) => {
+    if (!Array.isArray(one) || one.length !== 2) throw new Error('a header is not a pair')
+    const [name, content] = one as [unknown, unknown]
+    const pair = { name, content }
+    return [text(pair, 'name', MAX_HTTP_HEADER_BYTES), text(pair, 'content', MAX_HTTP_HEADER_BYTES)]
+  })
+}
+
+function httpBody(call: Fields): string {
+  const body = parseBase64(text(call, 'body'))
+  if (body === undefined) throw new Error('the body of a request is not base64')
+  if (body.length > MAX_HTTP_BODY_BYTES) throw new Error('the body of a request exceeds its limit')
+  return text(call, 'body')
 }
 
 function stateKey(message: Fields, name: string): string {

@@ -2,11 +2,23 @@ export { createRunnerPool } from './pool.ts'
 export type { RunnerPoolOptions } from './pool-options.ts'
 export type { RunnerPool, RunnerPoolStats } from './pool.ts'
 export type { RunOutcome, RunRequest } from './run-request.ts'
-export { isStateCall, refuseCall } from '#guests/wasm/index.ts'
+export {
+  MAX_HTTP_HEADER_BYTES,
+  MAX_HTTP_RESPONSE_BYTES,
+  isHttpMethod,
+  isReservedHttpHeader,
+  isStateCall,
+  refusalOfHeaders,
+  refuseCall,
+} from '#guests/wasm/index.ts'
 export type {
   ChannelCall,
   GuestCall,
   GuestReply,
+  HttpAnswer,
+  HttpCall,
+  HttpHeaders,
+  HttpMethod,
   StateBucket,
   StateCall,
   StateEntry,

@@ -6,7 +6,7 @@
 import { GrantKind } from '#proto/index.ts'
 import type { Assignment, Grant, GuestReply as WireReply, RunRef } from '#proto/index.ts'
 import { isStateCall, refuseCall } from '../runner/index.ts'
-import type { ChannelCall, GuestCall, GuestReply, StateCall, StateValues } from '../runner/index.ts'
+import type { ChannelCall, GuestReply, HttpCall, GuestCall, StateCall, StateValues } from '../runner/index.ts'
 import type { Outbox } from '../session/outbox.ts'
 import { keyOf } from '../session/run-messages.ts'
 import { clientOf } from '../session/state-bucket.ts'
@@ -34,7 +34,7 @@ export class GuestCalls {
   }
 
   /** Never rejects. A run that ends first must be passed to `endCallsOf`. */
-  async ask(assignment: AskingRun, callId: number, call: GuestCall): Promise<GuestReply> {
+  async ask(assignment: AskingRun, callId: number, call: Exclude<GuestCall, HttpCall>): Promise<GuestReply> {
     const made = isStateCall(call) ? this.#stateCall(assignment, callId, call) : channelCall(assignment, callId, call)
     if ('ok' in made) return made
     return await new Promise((resolve) => {

@@ -13,11 +13,14 @@ import { keyOf } from '../session/run-messages.ts'
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
 const CHUNK_BYTES = 64 * 1024
 
-const STREAMS = { stdout: LogStream.STDOUT, stderr: LogStream.STDERR } as const
+const STREAMS = { stdout: LogStream.STDOUT, stderr: LogStream.STDERR, http: LogStream.HTTP } as const
+
+/** Output of the guest, or the requests that were sent for it. */
+type LoggedName = OutputName | 'http'
 
 export class RunLogs {
   /** Bytes of each output of each run so far. */
-  readonly #offsets = new Map<string, Record<OutputName, number>>()
+  readonly #offsets = new Map<string, Record<LoggedName, number>>()
   #waiting: LogChunk[] = []
   #waitingBytes = 0
   #outbox: Outbox | undefined
@@ -33,8 +36,8 @@ export class RunLogs {
     this.#outbox = undefined
   }
 
-  write(run: RunRef, output: OutputName, data: Uint8Array, isTruncated = false): void {
-    const offsets = this.#offsets.get(keyOf(run)) ?? { stdout: 0, stderr: 0 }
+  write(run: RunRef, output: LoggedName, data: Uint8Array, isTruncated = false): void {
+    const offsets = this.#offsets.get(keyOf(run)) ?? { stdout: 0, stderr: 0, http: 0 }
     this.#offsets.set(keyOf(run), offsets)
     const size = Math.min(CHUNK_BYTES, this.#outbox?.maxChunkBytes ?? CHUNK_BYTES)
     for (let at = 0; at < data.length; at += size) {

@@ -14,6 +14,7 @@ import type { Span } from '#core/tracing/index.ts'
 import { toModuleRequest } from '../modules/index.ts'
 import type { ModuleCache } from '../modules/index.ts'
 import type { AssignmentJournal } from './assignment-journal.ts'
+import type { GuestHttp } from '../http/index.ts'
 import { GuestCalls } from './guest-calls.ts'
 import { RunLogs } from './run-logs.ts'
 import type { GuestCall, OutputName, RunOutcome, RunnerPool } from '../runner/index.ts'
@@ -59,6 +60,7 @@ export type RunsDeps = {
   components: Components
   spool: Spool
   journal: AssignmentJournal
+  http: GuestHttp
   slots: number
   /** Runs accepted beyond the slots, which begin when slots become free. */
   backlog: number
@@ -378,6 +380,8 @@ export class Runs {
       this.#outbox?.started(assignment.run)
     }
     const outcome = await this.#run(run, onStarted)
+    // What it says of a request comes before the end of the run.
+    this.#deps.http.end(assignment)
     endSpan(run.span, outcome)
     this.#outbox?.ending(assignment.run)
     const isLeftForNextStart = run.endingFor === 'shutdown' && this.#outbox === undefined
@@ -419,7 +423,10 @@ export class Runs {
         const { run: ref } = assignment
         const hooks = {
           onStarted,
-          onGuestCall: (callId: number, call: GuestCall) => this.#guestCalls.ask(assignment, callId, call),
+          onGuestCall: (callId: number, call: GuestCall) =>
+            call.kind === 'http'
+              ? this.#deps.http.ask({ assignment, parent, log: (line) => this.#logRequest(ref, line) }, callId, call)
+              : this.#guestCalls.ask(assignment, callId, call),
           onOutput: (output: OutputName, data: Uint8Array) => this.#logs.write(ref, output, data),
         }
         run.waitsSinceMs = monotonicMs()
@@ -444,6 +451,10 @@ export class Runs {
         )
       return { state: 'failed', reason, error: message, durationMs: 0 }
     }
+  }
+
+  #logRequest(run: RunRef, line: string): void {
+    this.#logs.write(run, 'http', Buffer.from(`${line}\n`))
   }
 
   async #settle(run: Run, outcome: Ended, prepareMs: number): Promise<void> {

@@ -42,6 +42,7 @@ export class GuestChannel {
 
   answer(call: GuestCall): GuestReply {
     if (call.kind === 'publish') return this.#publish(call.topic, call.payload)
+    if (call.kind === 'http') return refuseCall('forbidden', 'a trial sends no HTTP requests')
     if (isStateCall(call)) return this.#state.answer(call, { hasClient: this.#records.length > 0 })
     return { ok: true, records: JSON.stringify(this.#find(call)) }
   }

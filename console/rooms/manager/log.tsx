@@ -121,7 +121,7 @@ export function LogView({
                 Run <Link to={paths.run(domain, task, its)}>{its.slice(-RUN_DIGITS)}</Link>
               </div>
             ) : null}
-            <span className={stream === 'stderr' ? 'err' : ''}>{text}</span>
+            <span className={stream === 'stderr' ? 'err' : stream === 'http' ? 'muted' : ''}>{text}</span>
           </Fragment>
         ))}
       </div>

@@ -40,6 +40,7 @@ import { TaskOutput } from './log.tsx'
 import { KeptState } from './state.tsx'
 import { startsOf, uploadModule } from './tasks.tsx'
 import { AnsweredCommands, AnswersDialog } from './answers.tsx'
+import { HttpDialog } from './http-grant.tsx'
 import { EXCESSES, ORDERS, excessOf, offersBatches, offersExcess, orderOf, triggerWith } from './trigger-form.ts'
 import type { Excess, Order } from './trigger-form.ts'
 import { rateOf } from './rate.ts'
@@ -546,7 +547,7 @@ function Module({ task, domain }: { task: TaskRecord; domain: string }) {
 }
 
 function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
-  const [dialog, setDialog] = useState<'schedule' | 'trigger' | 'answers' | 'limits'>()
+  const [dialog, setDialog] = useState<'schedule' | 'trigger' | 'answers' | 'http' | 'limits'>()
   const close = () => setDialog(undefined)
   const cannotUpdate = useDomainDenied(domain)('task_update')
   const { trigger, trigger_status: status } = task
@@ -618,9 +619,14 @@ function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
         className="half"
         title="Limits and retries"
         actions={
-          <Button small disabledReason={cannotUpdate} onClick={() => setDialog('limits')}>
-            Edit
-          </Button>
+          <>
+            <Button small disabledReason={cannotUpdate} onClick={() => setDialog('http')}>
+              HTTP requests
+            </Button>
+            <Button small disabledReason={cannotUpdate} onClick={() => setDialog('limits')}>
+              Edit
+            </Button>
+          </>
         }
       >
         <Facts
@@ -631,12 +637,16 @@ function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
             ['Backoff', task.retry.backoff],
             ['When the worker is lost', task.on_lost],
             ['Priority', String(task.priority)],
+            task.http === undefined
+              ? undefined
+              : ['HTTP requests to', task.http.allow.map(({ origin }) => origin).join(', ')],
           ]}
         />
       </Card>
       {dialog === 'schedule' ? <ScheduleDialog task={task} onClose={close} /> : null}
       {dialog === 'trigger' ? <TriggerDialog task={task} domain={domain} onClose={close} /> : null}
       {dialog === 'answers' ? <AnswersDialog task={task} domain={domain} onClose={close} /> : null}
+      {dialog === 'http' ? <HttpDialog task={task} onClose={close} /> : null}
       {dialog === 'limits' ? <LimitsDialog task={task} onClose={close} /> : null}
     </div>
   )

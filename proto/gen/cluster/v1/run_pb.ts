@@ -12,7 +12,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file cluster/v1/run.proto.
  */
 export const file_cluster_v1_run: GenFile = /*@__PURE__*/
-  fileDesc("ChRjbHVzdGVyL3YxL3J1bi5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSI4CgZSdW5SZWYSDgoGcnVuX2lkGAEgASgJEg8KB2F0dGVtcHQYAiABKA0SDQoFZmVuY2UYAyABKAQilwEKCU1vZHVsZVJlZhIOCgZkaWdlc3QYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBBIWCg5zb3VyY2VfYWRkcmVzcxgDIAEoCRIRCglyZWZlcmVuY2UYBCABKAkSDgoGdGlja2V0GAUgASgJEisKBXBlZXJzGAYgAygLMhwuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVQZWVyIjAKCk1vZHVsZVBlZXISDwoHYWRkcmVzcxgBIAEoCRIRCgl3b3JrZXJfaWQYAiABKAkibwoJUnVuTGltaXRzEhIKCnRpbWVvdXRfbXMYASABKAQSGgoSbWVtb3J5X2xpbWl0X2J5dGVzGAIgASgEEhgKEG1heF9vdXRwdXRfYnl0ZXMYAyABKAQSGAoQbWF4X3Jlc3VsdF9ieXRlcxgEIAEoBCKABQoKQXNzaWdubWVudBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIPCgd0YXNrX2lkGAIgASgJEhEKCWRvbWFpbl9pZBgDIAEoCRIRCgl0YXNrX25hbWUYBCABKAkSKwoGbW9kdWxlGAUgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVSZWYSEAoIZnVuY3Rpb24YBiABKAkSEwoLaW5wdXRzX2pzb24YByABKAkSEAoIY2xpX2FyZ3MYCCADKAkSMgoDZW52GAkgAygLMiUuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LkVudkVudHJ5EisKBmxpbWl0cxgKIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuUnVuTGltaXRzEikKB29uX2xvc3QYCyABKA4yGC5za2Vpbi5jbHVzdGVyLnYxLk9uTG9zdBIOCgZkYWVtb24YDCABKAgSJwoGZ3JhbnRzGA0gAygLMhcuc2tlaW4uY2x1c3Rlci52MS5HcmFudBI6CgdzZWNyZXRzGA4gAygLMikuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LlNlY3JldHNFbnRyeRIUCgx0cmlnZ2VyX2pzb24YDyABKAkSEwoLdHJhY2VwYXJlbnQYECABKAkSDQoFc3RkaW4YESABKAwSFwoPYnl0ZXNfYXNfYmFzZTY0GBIgASgIGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMU2VjcmV0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZgoFR3JhbnQSKQoEa2luZBgBIAEoDjIbLnNrZWluLmNsdXN0ZXIudjEuR3JhbnRLaW5kEhIKCmNoYW5uZWxfaWQYAiABKAkSEAoIc3VidG9waWMYAyABKAkSDAoEbmFtZRgEIAEoCSKmAwoJUnVuUmVzdWx0EiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEioKBXN0YXRlGAIgASgOMhsuc2tlaW4uY2x1c3Rlci52MS5UYXNrU3RhdGUSLwoGcmVhc29uGAMgASgOMh8uc2tlaW4uY2x1c3Rlci52MS5GYWlsdXJlUmVhc29uEg0KBWVycm9yGAQgASgJEhQKDHJlc3VsdHNfanNvbhgFIAEoCRIuCgZzdGFnZWQYBiABKAsyHi5za2Vpbi5jbHVzdGVyLnYxLlN0YWdlZFJlc3VsdBITCgtkdXJhdGlvbl9tcxgHIAEoARIYChBvdXRwdXRfdHJ1bmNhdGVkGAggASgIEhIKCnByZXBhcmVfbXMYCSABKAESDgoGZnJhbWVzGAogAygJEhMKBmNwdV9tcxgLIAEoAUgAiAEBEhgKEG91dHB1dF9pbl9yZXN1bHQYDCABKAgSMwoNc3RhdGVfZW50cmllcxgNIAMoCzIcLnNrZWluLmNsdXN0ZXIudjEuU3RhdGVFbnRyeUIJCgdfY3B1X21zIoQBCgpTdGF0ZUVudHJ5Eg4KBmNsaWVudBgBIAEoCRILCgNrZXkYAiABKAkSGQoMcmVhZF92ZXJzaW9uGAMgASgESACIAQESEgoFdmFsdWUYBCABKAxIAYgBARIPCgdkZWxldGVkGAUgASgIQg8KDV9yZWFkX3ZlcnNpb25CCAoGX3ZhbHVlIjIKDFN0YWdlZFJlc3VsdBIOCgZkaWdlc3QYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBCrqAQoJVGFza1N0YXRlEhoKFlRBU0tfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJUQVNLX1NUQVRFX1BFTkRJTkcQARIYChRUQVNLX1NUQVRFX1NDSEVEVUxFRBACEhYKElRBU0tfU1RBVEVfUlVOTklORxADEhgKFFRBU0tfU1RBVEVfQ09NUExFVEVEEAQSFQoRVEFTS19TVEFURV9GQUlMRUQQBRIWChJUQVNLX1NUQVRFX1NLSVBQRUQQBhIWChJUQVNLX1NUQVRFX1NUT1BQRUQQBxIWChJUQVNLX1NUQVRFX1VOS05PV04QCCqlAgoNRmFpbHVyZVJlYXNvbhIeChpGQUlMVVJFX1JFQVNPTl9VTlNQRUNJRklFRBAAEhoKFkZBSUxVUkVfUkVBU09OX1RJTUVPVVQQARIWChJGQUlMVVJFX1JFQVNPTl9PT00QAhIXChNGQUlMVVJFX1JFQVNPTl9UUkFQEAMSHgoaRkFJTFVSRV9SRUFTT05fR1VFU1RfRVJST1IQBBIeChpGQUlMVVJFX1JFQVNPTl9XT1JLRVJfTE9TVBAFEiEKHUZBSUxVUkVfUkVBU09OX01PRFVMRV9JTlZBTElEEAYSHwobRkFJTFVSRV9SRUFTT05fRkVUQ0hfRkFJTEVEEAcSIwofRkFJTFVSRV9SRUFTT05fTk9fU1VDSF9GVU5DVElPThAIKloKBk9uTG9zdBIXChNPTl9MT1NUX1VOU1BFQ0lGSUVEEAASEwoPT05fTE9TVF9SRVFVRVVFEAESEAoMT05fTE9TVF9GQUlMEAISEAoMT05fTE9TVF9XQUlUEAMqVAoJR3JhbnRLaW5kEhoKFkdSQU5UX0tJTkRfVU5TUEVDSUZJRUQQABIWChJHUkFOVF9LSU5EX1BVQkxJU0gQARITCg9HUkFOVF9LSU5EX1JFQUQQAmIGcHJvdG8z");
+  fileDesc("ChRjbHVzdGVyL3YxL3J1bi5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSI4CgZSdW5SZWYSDgoGcnVuX2lkGAEgASgJEg8KB2F0dGVtcHQYAiABKA0SDQoFZmVuY2UYAyABKAQilwEKCU1vZHVsZVJlZhIOCgZkaWdlc3QYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBBIWCg5zb3VyY2VfYWRkcmVzcxgDIAEoCRIRCglyZWZlcmVuY2UYBCABKAkSDgoGdGlja2V0GAUgASgJEisKBXBlZXJzGAYgAygLMhwuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVQZWVyIjAKCk1vZHVsZVBlZXISDwoHYWRkcmVzcxgBIAEoCRIRCgl3b3JrZXJfaWQYAiABKAkibwoJUnVuTGltaXRzEhIKCnRpbWVvdXRfbXMYASABKAQSGgoSbWVtb3J5X2xpbWl0X2J5dGVzGAIgASgEEhgKEG1heF9vdXRwdXRfYnl0ZXMYAyABKAQSGAoQbWF4X3Jlc3VsdF9ieXRlcxgEIAEoBCKrBQoKQXNzaWdubWVudBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIPCgd0YXNrX2lkGAIgASgJEhEKCWRvbWFpbl9pZBgDIAEoCRIRCgl0YXNrX25hbWUYBCABKAkSKwoGbW9kdWxlGAUgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVSZWYSEAoIZnVuY3Rpb24YBiABKAkSEwoLaW5wdXRzX2pzb24YByABKAkSEAoIY2xpX2FyZ3MYCCADKAkSMgoDZW52GAkgAygLMiUuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LkVudkVudHJ5EisKBmxpbWl0cxgKIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuUnVuTGltaXRzEikKB29uX2xvc3QYCyABKA4yGC5za2Vpbi5jbHVzdGVyLnYxLk9uTG9zdBIOCgZkYWVtb24YDCABKAgSJwoGZ3JhbnRzGA0gAygLMhcuc2tlaW4uY2x1c3Rlci52MS5HcmFudBI6CgdzZWNyZXRzGA4gAygLMikuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LlNlY3JldHNFbnRyeRIUCgx0cmlnZ2VyX2pzb24YDyABKAkSEwoLdHJhY2VwYXJlbnQYECABKAkSDQoFc3RkaW4YESABKAwSFwoPYnl0ZXNfYXNfYmFzZTY0GBIgASgIEikKBGh0dHAYEyABKAsyGy5za2Vpbi5jbHVzdGVyLnYxLkh0dHBHcmFudBoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi4KDFNlY3JldHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBInUKCUh0dHBHcmFudBIrCgVhbGxvdxgBIAMoCzIcLnNrZWluLmNsdXN0ZXIudjEuSHR0cE9yaWdpbhIUCgxtYXhfcmVxdWVzdHMYAiABKA0SEQoJbWF4X2J5dGVzGAMgASgEEhIKCnRpbWVvdXRfbXMYBCABKAQiLQoKSHR0cE9yaWdpbhIOCgZvcmlnaW4YASABKAkSDwoHbWV0aG9kcxgCIAMoCSJmCgVHcmFudBIpCgRraW5kGAEgASgOMhsuc2tlaW4uY2x1c3Rlci52MS5HcmFudEtpbmQSEgoKY2hhbm5lbF9pZBgCIAEoCRIQCghzdWJ0b3BpYxgDIAEoCRIMCgRuYW1lGAQgASgJIqYDCglSdW5SZXN1bHQSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSKgoFc3RhdGUYAiABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLlRhc2tTdGF0ZRIvCgZyZWFzb24YAyABKA4yHy5za2Vpbi5jbHVzdGVyLnYxLkZhaWx1cmVSZWFzb24SDQoFZXJyb3IYBCABKAkSFAoMcmVzdWx0c19qc29uGAUgASgJEi4KBnN0YWdlZBgGIAEoCzIeLnNrZWluLmNsdXN0ZXIudjEuU3RhZ2VkUmVzdWx0EhMKC2R1cmF0aW9uX21zGAcgASgBEhgKEG91dHB1dF90cnVuY2F0ZWQYCCABKAgSEgoKcHJlcGFyZV9tcxgJIAEoARIOCgZmcmFtZXMYCiADKAkSEwoGY3B1X21zGAsgASgBSACIAQESGAoQb3V0cHV0X2luX3Jlc3VsdBgMIAEoCBIzCg1zdGF0ZV9lbnRyaWVzGA0gAygLMhwuc2tlaW4uY2x1c3Rlci52MS5TdGF0ZUVudHJ5QgkKB19jcHVfbXMihAEKClN0YXRlRW50cnkSDgoGY2xpZW50GAEgASgJEgsKA2tleRgCIAEoCRIZCgxyZWFkX3ZlcnNpb24YAyABKARIAIgBARISCgV2YWx1ZRgEIAEoDEgBiAEBEg8KB2RlbGV0ZWQYBSABKAhCDwoNX3JlYWRfdmVyc2lvbkIICgZfdmFsdWUiMgoMU3RhZ2VkUmVzdWx0Eg4KBmRpZ2VzdBgBIAEoCRISCgpzaXplX2J5dGVzGAIgASgEKuoBCglUYXNrU3RhdGUSGgoWVEFTS19TVEFURV9VTlNQRUNJRklFRBAAEhYKElRBU0tfU1RBVEVfUEVORElORxABEhgKFFRBU0tfU1RBVEVfU0NIRURVTEVEEAISFgoSVEFTS19TVEFURV9SVU5OSU5HEAMSGAoUVEFTS19TVEFURV9DT01QTEVURUQQBBIVChFUQVNLX1NUQVRFX0ZBSUxFRBAFEhYKElRBU0tfU1RBVEVfU0tJUFBFRBAGEhYKElRBU0tfU1RBVEVfU1RPUFBFRBAHEhYKElRBU0tfU1RBVEVfVU5LTk9XThAIKqUCCg1GYWlsdXJlUmVhc29uEh4KGkZBSUxVUkVfUkVBU09OX1VOU1BFQ0lGSUVEEAASGgoWRkFJTFVSRV9SRUFTT05fVElNRU9VVBABEhYKEkZBSUxVUkVfUkVBU09OX09PTRACEhcKE0ZBSUxVUkVfUkVBU09OX1RSQVAQAxIeChpGQUlMVVJFX1JFQVNPTl9HVUVTVF9FUlJPUhAEEh4KGkZBSUxVUkVfUkVBU09OX1dPUktFUl9MT1NUEAUSIQodRkFJTFVSRV9SRUFTT05fTU9EVUxFX0lOVkFMSUQQBhIfChtGQUlMVVJFX1JFQVNPTl9GRVRDSF9GQUlMRUQQBxIjCh9GQUlMVVJFX1JFQVNPTl9OT19TVUNIX0ZVTkNUSU9OEAgqWgoGT25Mb3N0EhcKE09OX0xPU1RfVU5TUEVDSUZJRUQQABITCg9PTl9MT1NUX1JFUVVFVUUQARIQCgxPTl9MT1NUX0ZBSUwQAhIQCgxPTl9MT1NUX1dBSVQQAypUCglHcmFudEtpbmQSGgoWR1JBTlRfS0lORF9VTlNQRUNJRklFRBAAEhYKEkdSQU5UX0tJTkRfUFVCTElTSBABEhMKD0dSQU5UX0tJTkRfUkVBRBACYgZwcm90bzM");
 
 /**
  * The identity of one assignment. Every report of a worker about a run contains it, and is accepted only while the fence
@@ -312,6 +312,13 @@ export type Assignment = Message<"skein.cluster.v1.Assignment"> & {
    * @generated from field: bool bytes_as_base64 = 18;
    */
   bytesAsBase64: boolean;
+
+  /**
+   * HTTP requests that the guest can send; absent: none. Only for workers with the runtime http.
+   *
+   * @generated from field: skein.cluster.v1.HttpGrant http = 19;
+   */
+  http?: HttpGrant | undefined;
 };
 
 /**
@@ -320,6 +327,76 @@ export type Assignment = Message<"skein.cluster.v1.Assignment"> & {
  */
 export const AssignmentSchema: GenMessage<Assignment> = /*@__PURE__*/
   messageDesc(file_cluster_v1_run, 4);
+
+/**
+ * The HTTP requests that a run can send. The worker sends them, and enforces the limits.
+ *
+ * @generated from message skein.cluster.v1.HttpGrant
+ */
+export type HttpGrant = Message<"skein.cluster.v1.HttpGrant"> & {
+  /**
+   * Where to; at most 32.
+   *
+   * @generated from field: repeated skein.cluster.v1.HttpOrigin allow = 1;
+   */
+  allow: HttpOrigin[];
+
+  /**
+   * Number of requests of a run.
+   *
+   * @generated from field: uint32 max_requests = 2;
+   */
+  maxRequests: number;
+
+  /**
+   * Bytes of all requests and responses of a run together.
+   *
+   * @generated from field: uint64 max_bytes = 3;
+   */
+  maxBytes: bigint;
+
+  /**
+   * Time that all requests of a run can take together, in milliseconds.
+   *
+   * @generated from field: uint64 timeout_ms = 4;
+   */
+  timeoutMs: bigint;
+};
+
+/**
+ * Describes the message skein.cluster.v1.HttpGrant.
+ * Use `create(HttpGrantSchema)` to create a new message.
+ */
+export const HttpGrantSchema: GenMessage<HttpGrant> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_run, 5);
+
+/**
+ * Requests to one origin.
+ *
+ * @generated from message skein.cluster.v1.HttpOrigin
+ */
+export type HttpOrigin = Message<"skein.cluster.v1.HttpOrigin"> & {
+  /**
+   * Scheme, host and port, as URL.origin of the WHATWG standard, such as https://api.example.com:8443.
+   *
+   * @generated from field: string origin = 1;
+   */
+  origin: string;
+
+  /**
+   * Methods in capitals.
+   *
+   * @generated from field: repeated string methods = 2;
+   */
+  methods: string[];
+};
+
+/**
+ * Describes the message skein.cluster.v1.HttpOrigin.
+ * Use `create(HttpOriginSchema)` to create a new message.
+ */
+export const HttpOriginSchema: GenMessage<HttpOrigin> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_run, 6);
 
 /**
  * One permission of a guest on a channel. The manager checks every call again; this list avoids useless calls.
@@ -361,7 +438,7 @@ export type Grant = Message<"skein.cluster.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 5);
+  messageDesc(file_cluster_v1_run, 7);
 
 /**
  * The end of a run. A worker spools it on disk before it sends it and keeps it until ResultAck.
@@ -470,7 +547,7 @@ export type RunResult = Message<"skein.cluster.v1.RunResult"> & {
  * Use `create(RunResultSchema)` to create a new message.
  */
 export const RunResultSchema: GenMessage<RunResult> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 6);
+  messageDesc(file_cluster_v1_run, 8);
 
 /**
  * A key of the state of a task that a run has read or written.
@@ -519,7 +596,7 @@ export type StateEntry = Message<"skein.cluster.v1.StateEntry"> & {
  * Use `create(StateEntrySchema)` to create a new message.
  */
 export const StateEntrySchema: GenMessage<StateEntry> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 7);
+  messageDesc(file_cluster_v1_run, 9);
 
 /**
  * A result staged by digest: the manager has all chunks before a RunResult refers to it.
@@ -547,7 +624,7 @@ export type StagedResult = Message<"skein.cluster.v1.StagedResult"> & {
  * Use `create(StagedResultSchema)` to create a new message.
  */
 export const StagedResultSchema: GenMessage<StagedResult> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 8);
+  messageDesc(file_cluster_v1_run, 10);
 
 /**
  * State of a task or run. HTTP counts the same states from 0 (pending), which a protocol enum must not do; only
