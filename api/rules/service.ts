@@ -48,6 +48,7 @@ import {
 import type { RuleFields, RuleRecord, StoredRule } from './repository.ts'
 import { requireRights } from './rights.ts'
 import type { NewRule, RuleDefinition, RuleLetterQuery, RuleQuery, RuleUpdate } from './schema.ts'
+import { isSameTimetable } from './timetable.ts'
 
 export type RulesService = {
   /** Throws `malformed`, `conflict` for a name in use, `quota_exceeded`, `forbidden`, `gone` for a position that is no longer kept. */
@@ -151,7 +152,12 @@ export class Rules implements RulesService {
       const fields = fieldsOf(input, rule)
       // What another change gave meanwhile is checked too.
       compileDefinition(fields.definition)
-      await updateRule(tx, rule.key, { ...fields, userKey: caller.key, updatedBy: caller.id })
+      await updateRule(tx, rule.key, {
+        ...fields,
+        userKey: caller.key,
+        updatedBy: caller.id,
+        isRescheduled: !isSameTimetable(rule.definition.source, fields.definition.source),
+      })
       await this.#keepContacts(tx, { ...fields, key: rule.key, id, userKey: caller.key }, members)
       const { source } = rule.definition
       if (isOfOther(source, fields.definition.source)) {
@@ -177,7 +183,8 @@ export class Rules implements RulesService {
         await resumeRule(tx, rule.key, by)
         if (hasMissed(rule)) await forgetWaits(tx, rule.key)
       } else {
-        await enableRule(tx, rule.key, { ...by, ...(await beginAt(tx, rule.domainKey, await fromOf(tx, from, rule))) })
+        const at = await beginAt(tx, rule.domainKey, await fromOf(tx, from, rule))
+        await enableRule(tx, rule.key, { ...by, ...at, definition: rule.definition })
         await forgetWaits(tx, rule.key)
         if (isEscalating(rule.definition)) await revisitEscalations(tx, rule.key)
       }
@@ -349,6 +356,7 @@ async function fromOf(
   if (from === undefined || from === '') return undefined
   if (source.type === 'state')
     throw refusedField('/from', 'must be absent: a rule about state begins with what the state is')
+  if (source.type === 'schedule') throw refusedField('/from', 'must be absent: a schedule begins with its next time')
   if (!POSITION.test(from)) throw refusedField('/from', 'must be the position of a message: <number>-<number>-<number>')
   return (await startOf(tx, from)).place
 }
