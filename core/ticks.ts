@@ -1,4 +1,4 @@
-/** Ticks of cron expressions with time zones: those of tasks, and those of rules. Pure. */
+/** Ticks of cron expressions with time zones: which are due, which were missed, and what is made up for. Pure. */
 import { readCron as read } from './cron.ts'
 
 /** A tick that is later than this is missed. */

@@ -160,7 +160,7 @@ export class Rules implements RulesService {
       })
       await this.#keepContacts(tx, { ...fields, key: rule.key, id, userKey: caller.key }, members)
       const { source } = rule.definition
-      if (isOfOther(source, fields.definition.source)) {
+      if (isOfOther(source, fields.definition.source) || becomesReport(rule.definition, fields.definition)) {
         await clearAlarmsOf(tx, rule.id, caller.id)
         await forgetAll(tx, rule.key)
       } else if (!isDeepStrictEqual(fields.definition.source, source)) await forgetPending(tx, rule.key)
@@ -338,6 +338,10 @@ type Source = StoredRule['definition']['source']
 /** Nothing clears what was raised: its series are of another source, or have the name of another document. */
 const isOfOther = (before: Source, after: Source): boolean =>
   before.type !== after.type || (before.document ?? '') !== (after.document ?? '')
+
+/** A schedule without a condition has no states, so nothing would clear what was raised. */
+const becomesReport = (before: RuleDefinition, after: RuleDefinition): boolean =>
+  after.source.type === 'schedule' && before.condition !== '' && after.condition === ''
 
 /** Changes of states are not kept for a paused rule. */
 const hasMissed = ({ isPaused, definition }: StoredRule): boolean => isPaused && definition.source.type === 'state'

@@ -123,6 +123,14 @@ test('a condition over a day is evaluated for each series of the clients that ar
     'the mean of all five values',
   )
   expect((await alarmsOf(plant, rule.id)).every(({ client_id: id }) => id !== other.device.id)).toBe(true)
+  await sendValue(plant, hot.device, hot.channel, 900)
+  await untilStored(hot.channel, 6)
+  await tickNow(rule.id)
+  await until(async () => (await alarmsOf(plant, rule.id, '&status=open')).length === 1, 'a second alarm')
+  // Without its condition nothing would clear it.
+  const report = { condition: '', actions: [{ type: 'publish', channel: hot.channel }] }
+  expectStatus(200, await plant.owner.call('PATCH', url(`rules/${rule.id}`), report))
+  expect(await alarmsOf(plant, rule.id, '&status=open')).toEqual([])
 })
 
 test('a report is made for each series, also where there are more than a page, and none of series without values', async () => {
