@@ -2550,6 +2550,9 @@ CREATE TABLE rules (
   updated_by uuid,
   updated_at timestamp with time zone,
   look_after bigint,
+  next_tick_at timestamp with time zone,
+  tick_after bigint,
+  missed_ticks bigint NOT NULL DEFAULT 0,
   CONSTRAINT rules_pkey PRIMARY KEY (key),
   CONSTRAINT rules_error_check CHECK ((num_nulls(error_at, error_reason) = ANY (ARRAY[0, 2]))),
   CONSTRAINT rules_id_key UNIQUE (id),
@@ -2588,11 +2591,15 @@ COMMENT ON COLUMN rules.created_at IS 'When it was created.';
 COMMENT ON COLUMN rules.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
 COMMENT ON COLUMN rules.updated_at IS 'When it was last changed; NULL: never.';
 COMMENT ON COLUMN rules.look_after IS 'A rule about state has looked at clients up to this key since it began; NULL: it has looked at all of them, or is about something else.';
+COMMENT ON COLUMN rules.next_tick_at IS 'Of a schedule: the time that it is evaluated for next, or now; NULL: there is none, or it is about something else.';
+COMMENT ON COLUMN rules.tick_after IS 'Key of the last series that was evaluated for that time; NULL: none was yet.';
+COMMENT ON COLUMN rules.missed_ticks IS 'Scheduled times for which it was not evaluated.';
 CREATE INDEX rules_behind ON rules USING btree (domain_key) WHERE (is_behind AND (status = 'enabled'::text) AND (paused_at IS NULL));
 CREATE INDEX rules_looking ON rules USING btree (domain_key) WHERE ((look_after IS NOT NULL) AND (status = 'enabled'::text) AND (paused_at IS NULL));
 CREATE INDEX rules_of_state ON rules USING btree (domain_key) WHERE ((((definition -> 'source'::text) ->> 'type'::text) = 'state'::text) AND (status = 'enabled'::text) AND (paused_at IS NULL));
 CREATE INDEX rules_page ON rules USING btree (domain_key, created_at, key);
 CREATE INDEX rules_paused ON rules USING btree (checked_at) WHERE ((paused_at IS NOT NULL) AND (status = 'enabled'::text));
+CREATE INDEX rules_ticks ON rules USING btree (next_tick_at) WHERE ((next_tick_at IS NOT NULL) AND (status = 'enabled'::text) AND (paused_at IS NULL));
 
 CREATE TABLE run_attempts (
   run_key bigint NOT NULL,

@@ -17,6 +17,8 @@ import type {
 } from './engine/index.ts'
 import type { StoredRule } from './repository.ts'
 import type { Moment, RuleAction, RuleDefinition } from './schema.ts'
+import { requireOfSeries, scheduleOf } from './timetable.ts'
+import type { ScheduleSource } from './timetable.ts'
 
 const MAX_HOLD_MS = 86_400_000
 const MIN_SILENCE_MS = 5_000
@@ -66,8 +68,10 @@ export type CompiledDefinition = {
   filter: RuleFilter
   /** Undefined: it is about something else. */
   silence: SilenceTimes | undefined
-  /** Undefined: it is about something else. With neither it evaluates messages. */
+  /** Undefined: it is about something else. */
   state: StateSource | undefined
+  /** Undefined: it is about something else. With none of these it evaluates messages. */
+  schedule: ScheduleSource | undefined
   condition: Expression
   clearWhen: Expression | undefined
   timing: RuleTiming
@@ -103,6 +107,7 @@ const NEEDS_CHANNEL: ReadonlySet<CompiledAction['type']> = new Set(['start', 'ma
 export function compileDefinition(definition: RuleDefinition): CompiledDefinition {
   const { source, actions = [{ type: 'alarm' }] } = definition
   const silence = silenceOf(definition)
+  const schedule = scheduleOf(definition)
   const condition = conditionOf(definition)
   const clearWhen =
     definition.clear_when === undefined || definition.clear_when === ''
@@ -113,15 +118,17 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
   const templates = compiled.flatMap(templatesOf)
   const texts = [definition.condition, definition.clear_when, ...templates.map((one) => one?.source)]
   const state = stateOf(definition, [condition, clearWhen], texts)
+  requireOfSeries(schedule, { '/condition': condition, '/clear_when': clearWhen })
+  const isWithoutSeries = schedule?.isOverSeries === false
   const watches = silence !== undefined || state !== undefined
   const windows = [condition, clearWhen, ...templates].flatMap((one): readonly WindowRequest[] => one?.windows ?? [])
-  if (watches && windows.length > 0)
+  if ((watches || isWithoutSeries) && windows.length > 0)
     throw refusedField(
       state !== undefined && windowsIn([condition, clearWhen]) ? '/condition' : '/actions',
-      `must not have windows: ${source.type} has no series`,
+      `must not have windows: ${source.type} has no series${isWithoutSeries ? ' without `names` in `source`' : ''}`,
     )
   const needing = compiled.findIndex(({ type }) => NEEDS_CHANNEL.has(type))
-  if (watches && needing !== -1 && source.channels?.length !== 1)
+  if ((watches || isWithoutSeries) && needing !== -1 && source.channels?.length !== 1)
     throw refusedField(
       `/actions/${needing}`,
       'requires exactly one channel in `source`: the rule needs the right to read it',
@@ -137,6 +144,7 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
     },
     silence,
     state,
+    schedule,
     condition,
     clearWhen,
     timing: {
@@ -152,6 +160,7 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
     escalations,
     usesClients:
       watches ||
+      schedule?.isOverSeries === true ||
       source.groups !== undefined ||
       source.tags !== undefined ||
       texts.some((text) => /\bclient\b/.test(text ?? '')),
@@ -239,6 +248,7 @@ function documentOf(name: string | undefined): string {
 function conditionOf({ source, condition }: RuleDefinition): Expression {
   if (source.type === 'silence')
     return { ...compileExpression('false', 'boolean'), source: `no message for ${source.after}` }
+  if (source.type === 'schedule' && condition === '') return { ...compileExpression('true', 'boolean'), source: '' }
   if (condition === '') throw refusedField('/condition', 'is required: an expression such as value > 30.0')
   return compileExpression(condition, 'boolean', '/condition')
 }

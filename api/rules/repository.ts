@@ -10,6 +10,7 @@ import type { PageRange } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { RuleDefinition } from './schema.ts'
+import { nextTickOf } from './timetable.ts'
 
 export type RuleFields = { name: string; description: string; definition: RuleDefinition }
 
@@ -44,6 +45,8 @@ export type RuleRecord = StoredRule & {
   acted: number
   openAlarms: number
   lastMatchAt: string | null
+  nextTickAt: string | null
+  missedTicks: number
   createdBy: string
   createdAt: string
   updatedBy: string | null
@@ -74,7 +77,8 @@ const SHOWN = sql`${CORE}, ${NAMED} AS named, (SELECT u.id FROM users u WHERE u.
   p.xid::text AS xid, p.seq, p.message, CASE WHEN r.status = 'enabled' AND NOT r.is_behind THEN d.behind_since END AS "behindSince",
   CASE WHEN r.paused_at IS NOT NULL THEN json_build_object('at', r.paused_at, 'reason', r.paused_reason) END AS paused,
   CASE WHEN r.error_at IS NOT NULL THEN json_build_object('at', r.error_at, 'reason', r.error_reason, 'count', r.error_count) END AS "lastError",
-  r.seen, r.matched, r.unmatchable, r.raised, r.acted, r.last_match_at AS "lastMatchAt",
+  r.seen, r.matched, r.unmatchable, r.raised, r.acted, r.last_match_at AS "lastMatchAt", r.next_tick_at AS "nextTickAt",
+  r.missed_ticks AS "missedTicks",
   (SELECT count(*) FROM alarms a WHERE a.rule_id = r.id AND a.cleared_at IS NULL) AS "openAlarms",
   r.created_by AS "createdBy", r.created_at AS "createdAt", r.updated_by AS "updatedBy", r.updated_at AS "updatedAt"`
 const FROM = sql`rules r JOIN rule_domains d ON d.domain_key = r.domain_key
@@ -123,6 +127,11 @@ function fromStored(definition: RuleDefinition & { own_condition?: string; own?:
 /** A rule about state begins with a look at all clients. */
 const lookOf = ({ source }: RuleDefinition): Sql => (source.type === 'state' ? sql`0::bigint` : sql`NULL::bigint`)
 const LOOKS_AGAIN = sql`look_after = CASE WHEN definition -> 'source' ->> 'type' = 'state' THEN 0 END`
+
+/** A schedule begins with its next time. */
+const ticksOf = (definition: RuleDefinition): Sql =>
+  sql`next_tick_at = ${nextTickOf(definition, new Date())?.toISOString() ?? null}::timestamptz, tick_after = NULL`
+const TICKS_KEPT = sql`next_tick_at = next_tick_at`
 
 export const placeValues = ({ xid, seq, message }: Place): Sql =>
   sql`${xid.toString()}::xid8, ${seq}::bigint, ${message}::integer`
@@ -191,9 +200,9 @@ export async function insertRule(
     CONFLICTS,
     sql<{
       key: number
-    }>`INSERT INTO rules (id, domain_key, name, description, status, definition, user_key, created_by, is_behind, look_after, xid, seq, message)
+    }>`INSERT INTO rules (id, domain_key, name, description, status, definition, user_key, created_by, is_behind, look_after, next_tick_at, xid, seq, message)
       VALUES (${row.id}, ${row.domainKey}, ${row.name}, ${row.description}, ${row.status}, ${toStored(row.definition)}::jsonb, ${row.userKey},
-        ${row.createdBy}, ${row.isBehind}, ${lookOf(row.definition)}, ${placeValues(row.place)}) RETURNING key`.execute(
+        ${row.createdBy}, ${row.isBehind}, ${lookOf(row.definition)}, ${nextTickOf(row.definition, new Date())?.toISOString() ?? null}::timestamptz, ${placeValues(row.place)}) RETURNING key`.execute(
       tx,
     ),
   )
@@ -208,12 +217,12 @@ const UNPAUSED = sql`paused_at = NULL, paused_reason = NULL, pause_kind = NULL, 
 export async function updateRule(
   tx: Transaction,
   key: number,
-  row: RuleFields & { userKey: number; updatedBy: string },
+  row: RuleFields & { userKey: number; updatedBy: string; isRescheduled: boolean },
 ): Promise<void> {
   await refusing(
     CONFLICTS,
     sql`UPDATE rules SET name = ${row.name}, description = ${row.description}, definition = ${toStored(row.definition)}::jsonb,
-      user_key = ${row.userKey}, updated_by = ${row.updatedBy}, updated_at = now(), look_after = ${lookOf(row.definition)}, ${UNPAUSED} WHERE key = ${key}`.execute(
+      user_key = ${row.userKey}, updated_by = ${row.updatedBy}, updated_at = now(), look_after = ${lookOf(row.definition)}, ${row.isRescheduled ? ticksOf(row.definition) : TICKS_KEPT}, ${UNPAUSED} WHERE key = ${key}`.execute(
       tx,
     ),
   )
@@ -260,10 +269,10 @@ export async function forgetAll(tx: Transaction, key: number): Promise<void> {
 export async function enableRule(
   tx: Transaction,
   key: number,
-  at: { place: Place; isBehind: boolean; userKey: number; updatedBy: string },
+  at: { place: Place; isBehind: boolean; userKey: number; updatedBy: string; definition: RuleDefinition },
 ): Promise<void> {
   await sql`UPDATE rules SET status = 'enabled', is_behind = ${at.isBehind}, (xid, seq, message) = ROW (${placeValues(at.place)}),
-    user_key = ${at.userKey}, updated_by = ${at.updatedBy}, updated_at = now(), ${LOOKS_AGAIN}, ${UNPAUSED} WHERE key = ${key}`.execute(
+    user_key = ${at.userKey}, updated_by = ${at.updatedBy}, updated_at = now(), ${LOOKS_AGAIN}, ${ticksOf(at.definition)}, ${UNPAUSED} WHERE key = ${key}`.execute(
     tx,
   )
 }

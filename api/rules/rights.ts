@@ -17,11 +17,11 @@ export async function requireRights(
   { access, gate }: RightsDeps,
   principal: UserPrincipal,
   domainId: string,
-  { filter, state, actions, usesClients }: CompiledDefinition,
+  { filter, state, schedule, actions, usesClients }: CompiledDefinition,
 ): Promise<void> {
   const domain = await access.enter(principal, domainId)
   if (filter.channels !== undefined) await requireSubscribe(gate, principal, domainId, filter.channels)
-  else if (state === undefined) domain.require('channel_subscribe')
+  else if (state === undefined && schedule?.isOverSeries !== false) domain.require('channel_subscribe')
   if (state?.readsDocuments === true) domain.require('client_state_read')
   if (usesClients) domain.require('client_read')
   for (const action of actions) {

@@ -25,6 +25,8 @@ const MAX_ACTIONS = 10
 const MAX_ADDRESSES = 10
 const MAX_ADDRESS_CHARS = 320
 const MAX_URL_CHARS = 2_048
+const MAX_CRON_CHARS = 256
+const MAX_ZONE_CHARS = 64
 
 const duration = (description: string) =>
   Type.String({ maxLength: MAX_DURATION_CHARS, description, ...documented({ pattern: DURATION_PATTERN }) })
@@ -32,14 +34,14 @@ const duration = (description: string) =>
 const ids = (what: string, maxItems = MAX_LISTED) =>
   Type.Optional(Type.Array(Id, { minItems: 1, maxItems, uniqueItems: true, description: what }))
 
-export const SOURCE_TYPES = ['messages', 'silence', 'state'] as const
+export const SOURCE_TYPES = ['messages', 'silence', 'state', 'schedule'] as const
 
 /** One object and not one for each type, so that a refused field is named. */
 export const RuleSource = Type.Object(
   {
     type: Type.Enum([...SOURCE_TYPES], {
       description:
-        '`messages`: stored messages. `silence`: no message of a client that matches; the enabled clients are watched that `clients`, `groups` and `tags` name, and that may publish to one of the channels. `state`: the document of such a client changed, or it went online or offline',
+        '`messages`: stored messages. `silence`: no message of a client that matches; the enabled clients are watched that `clients`, `groups` and `tags` name, and that may publish to one of the channels. `state`: the document of such a client changed, or it went online or offline. `schedule`: a scheduled time has come; with `names` it looks at each series that matches',
     }),
     channels: ids('Ids of channels of the domain; absent: all channels'),
     subtopic: Type.Optional(
@@ -83,6 +85,21 @@ export const RuleSource = Type.Object(
       Type.String({
         maxLength: 64,
         description: 'Of state: name of the document of clients; absent or empty: the one without a name',
+      }),
+    ),
+    schedule: Type.Optional(
+      Type.String({
+        maxLength: MAX_CRON_CHARS,
+        description: 'Of schedule, required: a cron expression of five or six fields, such as `0 6 * * *`',
+      }),
+    ),
+    timezone: Type.Optional(
+      Type.String({ maxLength: MAX_ZONE_CHARS, description: 'Of schedule: the time zone; defaults to UTC' }),
+    ),
+    catch_up: Type.Optional(
+      Type.Enum(['none', 'once'], {
+        description:
+          'Of schedule: whether the times that were missed by more than 60 s are evaluated `once`, with the newest of them, or not; defaults to none',
       }),
     ),
   },
@@ -213,7 +230,7 @@ const condition = Type.Optional(
   Type.String({
     maxLength: MAX_EXPRESSION_CHARS,
     description:
-      'Expression (CEL) that is true or false, such as `value > 30.0`, or of state `!online || has(delta.firmware)`. Silence has none, and the others require one',
+      'Expression (CEL) that is true or false, such as `value > 30.0`, or of state `!online || has(delta.firmware)`. Silence has none, a schedule may have one with `names`, and the others require one',
   }),
 )
 
@@ -386,6 +403,15 @@ export const RuleView = Type.Object(
     raised: Type.Integer({ description: 'How often it raised' }),
     acted: Type.Integer({ description: 'Publications, starts, mails and webhook requests that it recorded' }),
     open_alarms: Type.Integer(),
+    next_tick_at: Type.Optional(
+      Type.String({
+        format: 'date-time',
+        description: 'Of an enabled schedule: the time that it is evaluated for next',
+      }),
+    ),
+    missed_ticks: Type.Optional(
+      Type.Integer({ description: 'Of a schedule: times for which it was not evaluated, or that `catch_up` joined' }),
+    ),
     last_match_at: Type.Optional(Timestamp),
     created_by: Id,
     created_at: Timestamp,
@@ -474,6 +500,11 @@ export function presentLetter(letter: RuleLetter): Static<typeof RuleLetterView>
 
 export const RulePage = Type.Object({ ...pageFields, rules: Type.Array(RuleView) })
 
+const presentTicks = ({ status, nextTickAt, missedTicks }: RuleRecord) => ({
+  ...(nextTickAt === null || status !== 'enabled' ? {} : { next_tick_at: formatTime(nextTickAt) }),
+  missed_ticks: missedTicks,
+})
+
 export function presentRule(record: RuleRecord, domainId: string): RuleView {
   const { definition, paused, lastError, behindSince, actsAs } = record
   return {
@@ -503,6 +534,7 @@ export function presentRule(record: RuleRecord, domainId: string): RuleView {
     raised: record.raised,
     acted: record.acted,
     open_alarms: record.openAlarms,
+    ...(definition.source.type === 'schedule' ? presentTicks(record) : {}),
     ...(record.lastMatchAt === null ? {} : { last_match_at: formatTime(record.lastMatchAt) }),
     created_by: record.createdBy,
     created_at: formatTime(record.createdAt),

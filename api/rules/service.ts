@@ -48,6 +48,7 @@ import {
 import type { RuleFields, RuleRecord, StoredRule } from './repository.ts'
 import { requireRights } from './rights.ts'
 import type { NewRule, RuleDefinition, RuleLetterQuery, RuleQuery, RuleUpdate } from './schema.ts'
+import { isSameTimetable } from './timetable.ts'
 
 export type RulesDeps = {
   database: Database
@@ -132,10 +133,15 @@ export class RulesService {
       const fields = fieldsOf(input, rule)
       // What another change gave meanwhile is checked too.
       compileDefinition(fields.definition)
-      await updateRule(tx, rule.key, { ...fields, userKey: caller.key, updatedBy: caller.id })
+      await updateRule(tx, rule.key, {
+        ...fields,
+        userKey: caller.key,
+        updatedBy: caller.id,
+        isRescheduled: !isSameTimetable(rule.definition.source, fields.definition.source),
+      })
       await this.#keepContacts(tx, { ...fields, key: rule.key, id, userKey: caller.key }, members)
       const { source } = rule.definition
-      if (isOfOther(source, fields.definition.source)) {
+      if (isOfOther(source, fields.definition.source) || becomesReport(rule.definition, fields.definition)) {
         await clearAlarmsOf(tx, rule.id, caller.id)
         await forgetAll(tx, rule.key)
       } else if (!isDeepStrictEqual(fields.definition.source, source)) await forgetPending(tx, rule.key)
@@ -159,7 +165,8 @@ export class RulesService {
         await resumeRule(tx, rule.key, by)
         if (hasMissed(rule)) await forgetWaits(tx, rule.key)
       } else {
-        await enableRule(tx, rule.key, { ...by, ...(await beginAt(tx, rule.domainKey, await fromOf(tx, from, rule))) })
+        const at = await beginAt(tx, rule.domainKey, await fromOf(tx, from, rule))
+        await enableRule(tx, rule.key, { ...by, ...at, definition: rule.definition })
         await forgetWaits(tx, rule.key)
         if (isEscalating(rule.definition)) await revisitEscalations(tx, rule.key)
       }
@@ -318,6 +325,10 @@ type Source = StoredRule['definition']['source']
 const isOfOther = (before: Source, after: Source): boolean =>
   before.type !== after.type || (before.document ?? '') !== (after.document ?? '')
 
+/** A schedule without a condition has no states, so nothing would clear what was raised. */
+const becomesReport = (before: RuleDefinition, after: RuleDefinition): boolean =>
+  after.source.type === 'schedule' && before.condition !== '' && after.condition === ''
+
 /** Changes of states are not kept for a paused rule. */
 const hasMissed = ({ isPaused, definition }: StoredRule): boolean => isPaused && definition.source.type === 'state'
 
@@ -335,6 +346,7 @@ async function fromOf(
   if (from === undefined || from === '') return undefined
   if (source.type === 'state')
     throw refusedField('/from', 'must be absent: a rule about state begins with what the state is')
+  if (source.type === 'schedule') throw refusedField('/from', 'must be absent: a schedule begins with its next time')
   if (!POSITION.test(from)) throw refusedField('/from', 'must be the position of a message: <number>-<number>-<number>')
   return (await startOf(tx, from)).place
 }

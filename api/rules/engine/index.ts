@@ -2,7 +2,7 @@
 export { EvaluationFailure } from './expression-error.ts'
 export { compileExpression } from './expression.ts'
 export type { Expression } from './expression.ts'
-export { RuleIndex } from './rule-index.ts'
+export { RuleIndex, coversSubtopic } from './rule-index.ts'
 export type { RecordFacts, RuleFilter } from './rule-index.ts'
 export { IDLE, advance, advanceTime, dueAt } from './rule-state.ts'
 export type { Advanced, RuleEffect, RuleState, RuleTiming } from './rule-state.ts'

@@ -83,7 +83,7 @@ function meets({ clients, names, subtopic, tags, groups }: RuleFilter, facts: Re
 
 const elementsOf = (subtopic: string) => (subtopic === '' ? [] : subtopic.split('.'))
 
-function coversSubtopic(filter: string, subtopic: string): boolean {
+export function coversSubtopic(filter: string, subtopic: string): boolean {
   if (filter === subtopic || filter === '>') return true
   const given = elementsOf(subtopic)
   const wanted = elementsOf(filter)

@@ -15,6 +15,8 @@ export const MAX_DEPTH = 8
 
 /** Before the number of a change of a state, where others have the position of a message. */
 export const CHANGE = 'change '
+/** Before the scheduled time of a rule, in epoch milliseconds. */
+export const TICK = 'tick '
 
 export type Known = {
   channelId(key: number): string
@@ -126,6 +128,9 @@ export function publicationOf(
   }
 }
 
+/** It acts at each scheduled time: nothing was found. */
+const isReport = ({ schedule }: CompiledRule): boolean => schedule?.hasCondition === false
+
 const MAX_SUBJECT_CHARS = 250
 const MOMENT_WORDS = { raise: 'raised', repeat: 'goes on', clear: 'cleared' } as const
 
@@ -134,9 +139,9 @@ const momentWords = (effect: Caused['effect']): string =>
 
 const raisedMsOf = ({ state }: Caused['entry']): number => (state.status === 'active' ? state.sinceMs : Number.NaN)
 
-/** The channel that its reader must be allowed to read: that of the message, or the one of the clients that are watched. */
+/** The channel that its reader must be allowed to read: that of the message or series, or the one that the source names. */
 const channelOf = ({ rule, series }: Caused, known: Known) =>
-  rule.silence === undefined && rule.state === undefined
+  rule.silence === undefined && rule.state === undefined && rule.schedule?.isOverSeries !== false
     ? known.channelId(series.channelKey)
     : (rule.filter.channels?.[0] ?? '')
 
@@ -159,7 +164,9 @@ const oneLine = (text: string) =>
 export function mailsOf(caused: Caused, action: Mail, variables: RuleVariables, known: Known): NewNotification[] {
   const { rule, windows, effect } = caused
   const summary = textOf(caused, variables)
-  const subject = action.subject?.render(variables, windows) ?? `[${rule.severity}] ${momentWords(effect)}: ${summary}`
+  const subject =
+    action.subject?.render(variables, windows) ??
+    (isReport(rule) ? summary : `[${rule.severity}] ${momentWords(effect)}: ${summary}`)
   const text = action.text?.render(variables, windows) ?? describeInText(caused, variables, known, summary)
   const payload = { ...lane(caused, known), subject: oneLine(subject), text: clean(text) }
   return action.to.map((contact) => ({ ruleKey: rule.key, contact, payload }))
@@ -170,8 +177,8 @@ function describeInText(caused: Caused, variables: RuleVariables, known: Known, 
   const { client, unit } = variables
   const value = valueOf(variables)
   const lines: (readonly [string, string])[] = [
-    ['Rule', `${rule.name} (${momentWords(effect)})`],
-    ['Severity', rule.severity],
+    ['Rule', isReport(rule) ? rule.name : `${rule.name} (${momentWords(effect)})`],
+    ['Severity', isReport(rule) ? '' : rule.severity],
     ['Time', new Date(effect.atMs).toISOString()],
     ['Raised', effect.kind === 'escalate' ? new Date(raisedMsOf(entry)).toISOString() : ''],
     ['Client', client.name === '' ? client.id : client.name],
@@ -215,8 +222,8 @@ export function startOf(caused: Caused, place: number, known: Known): { origin: 
   }
 }
 
-/** What is shown as the cause: a change of a state is no message. */
-export const positionOf = (cause: string): string => (cause.startsWith(CHANGE) ? '' : cause)
+/** What is shown as the cause: a change of a state and a scheduled time are no messages. */
+export const positionOf = (cause: string): string => (cause.startsWith(CHANGE) || cause.startsWith(TICK) ? '' : cause)
 
 /** Whether what the rule causes could cause it again. */
 export const publishes = ({ actions }: CompiledRule): boolean => actions.some(({ type }) => type === 'publish')

@@ -157,6 +157,15 @@ export class Evaluation {
     this.#store(entry, advanced)
   }
 
+  /** A scheduled time of a rule without a condition, which has no state. */
+  report(rule: CompiledRule, sample: Evaluated, windows: WindowReader | undefined): void {
+    const counts = this.countsOf(rule)
+    counts.seen++
+    counts.matched++
+    const { atMs, cause } = sample
+    this.#tell(this.#stateOf(rule, sample.series), { kind: 'raise', atMs, cause }, sample, windows)
+  }
+
   /** A client fell silent, or all of them did: a message of it is what ends this. */
   fall(rule: CompiledRule, series: Series, { atMs, last }: { atMs: number; last: LastSample }): void {
     this.countsOf(rule).matched++

@@ -433,12 +433,21 @@ export type StoredValue = {
   value: number
 }
 
-/** Values of these series before the place, in the order of their arrival: of each the newest `perSeries`, of all the newest `limit`. */
+/** Values of these series before the place, or that arrived until then, in the order of their arrival: of each the newest `perSeries`, of all the newest `limit`. */
 export async function readValues(
   db: Queryable,
   series: readonly (Series & { sinceSeconds: number })[],
-  { before, perSeries, limit }: { before: Place; perSeries: number; limit: number },
+  {
+    before,
+    untilSeconds,
+    perSeries,
+    limit,
+  }: { before?: Place; untilSeconds?: number; perSeries: number; limit: number },
 ): Promise<StoredValue[]> {
+  const ends = [
+    ...(before === undefined ? [] : [sql`AND (b.xid, b.seq, m.message) < (${placeValues(before)})`]),
+    ...(untilSeconds === undefined ? [] : [sql`AND m.arrived_at <= to_timestamp(${untilSeconds}::float8)`]),
+  ]
   const channelKeys = [...new Set(series.map(({ channelKey }) => channelKey))]
   const sinceSeconds = Math.min(...series.map((one) => one.sinceSeconds))
   const { rows } = await sql<StoredValue>`
@@ -454,7 +463,7 @@ export async function readValues(
       FROM records m JOIN ingest_batches b ON b.seq = m.batch_seq
       WHERE m.channel_key = ANY (${channelKeys}::bigint[]) AND m.arrived_at > to_timestamp(${sinceSeconds}::float8)
         AND m.series_keys && (SELECT array_agg(key) FROM wanted)
-        AND b.arrived_at > to_timestamp(${sinceSeconds - 60}::float8) AND (b.xid, b.seq, m.message) < (${placeValues(before)})),
+        AND b.arrived_at > to_timestamp(${sinceSeconds - 60}::float8) ${sql.join(ends, sql` `)}),
     numbered AS (
       SELECT w.channel_key, w.publisher_id, w.subtopic, w.name, o.*,
         row_number() OVER (PARTITION BY o.series_key ORDER BY o.arrived_at DESC, o.batch_seq DESC, o.message DESC, o.chunk DESC, o.place DESC) AS age
@@ -528,7 +537,7 @@ export async function domainsOf(db: Queryable, channelKeys: readonly number[]): 
   return rows.map(({ key }) => key)
 }
 
-/** Domains where time changes a state, maintenance may be over or an alarm may be escalated, those with rules that are behind or look at clients, and those where the state of a client changed. */
+/** Domains where time changes a state, maintenance may be over or an alarm may be escalated, those with rules that are behind or look at clients, those where the state of a client changed, and those with rules whose scheduled time has come. */
 export async function listDueDomains(db: Queryable, nowMs: number, limit: number): Promise<number[]> {
   const now = sql`to_timestamp(${nowMs / 1000}::float8)`
   // Those of rules that are not evaluated, which stay due, must not take the places of others.
@@ -541,6 +550,8 @@ export async function listDueDomains(db: Queryable, nowMs: number, limit: number
     UNION SELECT key FROM (SELECT r.domain_key AS key FROM rule_states s ${evaluated} WHERE s.escalate_at <= ${now}
       ORDER BY s.escalate_at LIMIT ${limit}) escalated
     UNION SELECT domain_key FROM rules WHERE is_behind AND status = 'enabled' AND paused_at IS NULL
+    UNION SELECT r.domain_key FROM rules r JOIN domains d ON d.key = r.domain_key AND d.status = 'enabled'
+      WHERE r.next_tick_at <= ${now} AND r.status = 'enabled' AND r.paused_at IS NULL AND NOT r.is_behind
     UNION SELECT domain_key FROM rules WHERE look_after IS NOT NULL AND status = 'enabled' AND paused_at IS NULL
     UNION (WITH RECURSIVE changed (key) AS (SELECT min(domain_key) FROM rule_changes
         UNION ALL SELECT (SELECT min(c.domain_key) FROM rule_changes c WHERE c.domain_key > changed.key) FROM changed WHERE changed.key IS NOT NULL)

@@ -51,6 +51,7 @@ import type { Sample, Series } from './samples.ts'
 import { LATE_MS, MAX_WATCHED, SilenceClock, SilenceWatch, TOO_MANY_CLIENTS, hear, restoreAll } from './silence.ts'
 import { Spending } from './spending.ts'
 import { StepTurns } from './step-turns.ts'
+import { stepTicks } from './schedule/step.ts'
 import { stepStates } from './state/step.ts'
 import { snapshotEnd } from './state/repository.ts'
 import { storeEvaluation } from './stored-evaluation.ts'
@@ -125,8 +126,10 @@ const reachedBefore = (left: LiveMessage): Reached => {
   return { place: { xid, seq, message }, isEnd: false, leftSeconds: arrivedAtSeconds }
 }
 
-/** The others follow the states of clients. They stand where these stand. */
-const readsMessages = ({ state }: CompiledRule): boolean => state === undefined
+/** The others follow the states of clients, or a schedule. They stand where these stand. */
+const readsMessages = ({ state, schedule }: CompiledRule): boolean => state === undefined && schedule === undefined
+/** What time changes in the states of a schedule is as that of messages. */
+const isOfSeries = ({ state }: CompiledRule): boolean => state === undefined
 
 type Shared = { domain: StepDomain; known: Domain; record: Recorder }
 
@@ -198,16 +201,17 @@ export class RuleSteps {
         const together = await this.#stepTogether(tx, shared)
         if (known.windows !== undefined) moved.push({ windows: known.windows, place: together.place })
         const alone = await this.#stepAlone(tx, { ...shared, domain: { ...domain, place: together.place } })
+        const ticks = await stepTicks(tx, this.#deps, { domain, record, rules: served, silencing })
         await this.#hold(tx, { domain, known, begunMs })
         const windowsOfAlone = alone.moved === undefined ? undefined : known.alone.get(alone.moved.ruleKey)
         if (alone.moved !== undefined && windowsOfAlone !== undefined)
           moved.push({ windows: windowsOfAlone, place: alone.moved.place })
         return {
           isElsewhere: false,
-          hasMore: states.hasMore || together.hasMore || alone.hasMore,
-          published: states.published || together.published || alone.published,
-          started: states.started || together.started || alone.started,
-          notified: states.notified || together.notified || alone.notified,
+          hasMore: states.hasMore || together.hasMore || alone.hasMore || ticks.hasMore,
+          published: states.published || together.published || alone.published || ticks.published,
+          started: states.started || together.started || alone.started || ticks.started,
+          notified: states.notified || together.notified || alone.notified || ticks.notified,
         }
       })
       for (const { windows, place } of moved) windows.moved(place)
@@ -241,12 +245,14 @@ export class RuleSteps {
     const isOurs = node === this.#deps.node
     if (known?.version === version) {
       // Another process evaluated messages meanwhile.
-      if (known.windows?.standsAt(place) === false) known.windows = DomainWindows.of(known.served)
+      if (known.windows?.standsAt(place) === false) known.windows = DomainWindows.of(known.served.filter(readsMessages))
       if (!isOurs) known.watches = await this.#watch(tx, domainKey, known.rules, NO_WATCHES)
       return known
     }
     const stored = await listEnabled(tx, domainKey)
-    const compiled = new Map(stored.map((rule) => [rule.key, compileRule(rule)]))
+    const compiled = new Map<number, CompiledRule>()
+    // A domain may have thousands.
+    await inTurns(stored, (rule) => void compiled.set(rule.key, compileRule(rule)))
     const served = stored.flatMap(({ key, isBehind, isPaused }) =>
       isBehind || isPaused ? [] : (compiled.get(key) ?? []),
     )
@@ -259,7 +265,7 @@ export class RuleSteps {
       rules,
       served,
       index: new RuleIndex(served.filter(readsMessages), ({ filter }) => filter),
-      windows: DomainWindows.of(served),
+      windows: DomainWindows.of(served.filter(readsMessages)),
       alone: new Map(),
       channels: known?.channels,
       watches: await this.#watch(tx, domainKey, rules, isOurs ? (known?.watches ?? NO_WATCHES) : NO_WATCHES),
@@ -316,7 +322,7 @@ export class RuleSteps {
     const channels = await this.#channelsOf(tx, domain.domainKey, known, reading)
     const read = await readMessages(tx, { place: domain.place, channels, index: known.index, until: undefined })
     const found = await this.#evaluate(tx, shared, {
-      rules: reading,
+      rules: served.filter(isOfSeries),
       index: known.index,
       windows: known.windows,
       channels,
@@ -533,7 +539,8 @@ export class RuleSteps {
   ): Promise<void> {
     const { isTooMuch, unused } = judgeWindows(windows, this.#allWindows(), monotonicMs())
     for (const known of this.#domains.values()) {
-      if (known.windows !== undefined && unused.includes(known.windows)) known.windows = DomainWindows.of(known.served)
+      if (known.windows !== undefined && unused.includes(known.windows))
+        known.windows = DomainWindows.of(known.served.filter(readsMessages))
       for (const [key, one] of known.alone) if (unused.includes(one)) known.alone.delete(key)
     }
     if (!isTooMuch && loaded?.isTooMuch !== true) return

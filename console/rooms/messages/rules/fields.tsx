@@ -4,6 +4,7 @@ import { useState } from 'react'
 import { query } from '../../../api/queries.ts'
 import { Button, Check, SelectField, TextArea, TextField } from '../../../design/controls.tsx'
 import { EntityChoice } from '../../../shell/entity-choice.tsx'
+import { ScheduleFields } from '../../../shell/schedule-fields.tsx'
 import { SEVERITIES, SEVERITY_WORDS } from '../alarms/words.ts'
 import type { Severity } from '../alarms/words.ts'
 import { ClientScopeFields } from '../client-scope.tsx'
@@ -37,15 +38,12 @@ export function RuleFields({ domain, form, onChange }: Fields) {
       />
       {form.sourceType === 'silence' ? <SilenceFields form={form} set={set} /> : null}
       {form.sourceType === 'state' ? <StateFields form={form} set={set} /> : null}
+      {form.sourceType === 'schedule' ? <TimeFields form={form} set={set} /> : null}
       <EntityChoice
         type="channel"
         domain={domain}
         field="source.channels"
-        hint={
-          form.sourceType === 'messages'
-            ? 'None: all channels of the domain'
-            : 'Only clients that may publish to one of these. None: all clients'
-        }
+        hint={CHANNEL_HINTS[form.sourceType]}
         chosen={form.channels}
         onChange={(channels) => set({ channels })}
       />
@@ -73,6 +71,31 @@ export function RuleFields({ domain, form, onChange }: Fields) {
           Add an action
         </Button>
       </div>
+    </>
+  )
+}
+
+const OF_CLIENTS = 'Only clients that may publish to one of these. None: all clients'
+const CHANNEL_HINTS: Record<RuleForm['sourceType'], string> = {
+  messages: 'None: all channels of the domain',
+  silence: OF_CLIENTS,
+  state: OF_CLIENTS,
+  schedule: 'None: all channels of the domain. To start a task, to mail or to call a webhook without names needs one',
+}
+
+function TimeFields({ form, set }: Part) {
+  return (
+    <>
+      <ScheduleFields
+        isRequired
+        form={form.schedule}
+        onChange={(schedule) => set({ schedule })}
+        timezone={form.timezone}
+        onTimezone={(timezone) => set({ timezone })}
+      />
+      <Check checked={form.catchesUp} onChange={(catchesUp) => set({ catchesUp })}>
+        Catch up once when a time was missed
+      </Check>
     </>
   )
 }
@@ -123,7 +146,7 @@ function MessageFields({ form, set }: Part) {
         value={form.names}
         onChange={(names) => set({ names })}
         placeholder="temperature, pressure"
-        hint="Of SenML records, separated by commas. Empty: every record, and JSON objects"
+        hint={`Of SenML records, separated by commas. Empty: ${form.sourceType === 'schedule' ? 'it looks at no values, and acts once at each time' : 'every record, and JSON objects'}`}
       />
       <TextField
         label="Subtopic"
@@ -137,6 +160,13 @@ function MessageFields({ form, set }: Part) {
   )
 }
 
+const CONDITION_HINTS: Record<RuleForm['sourceType'], string> = {
+  messages: 'value > 30.0',
+  silence: '',
+  state: '!online, or has(delta.firmware)',
+  schedule: 'mean("24h") > 26.0, which needs names. Empty: it acts at each time',
+}
+
 function ConditionFields({ form, set }: Part) {
   return (
     <>
@@ -146,7 +176,7 @@ function ConditionFields({ form, set }: Part) {
         rows={3}
         value={form.condition}
         onChange={(condition) => set({ condition })}
-        hint={`An expression (CEL) that is true or false, such as ${form.sourceType === 'state' ? '!online, or has(delta.firmware)' : 'value > 30.0'}`}
+        hint={`An expression (CEL) that is true or false, such as ${CONDITION_HINTS[form.sourceType]}`}
       />
       <TextField
         label="Must hold for"

@@ -54,11 +54,11 @@ const RULE: Rule = {
 test('a form that is not changed sends what was there', () => {
   const { name, description, source, condition, clear_when, clear_for, cooldown, severity, window_time, actions } = RULE
   const shape = { for: RULE.for, clear_when, clear_for, cooldown, severity, window_time }
-  expect(bodyOf(formOf(RULE))).toEqual({ name, description, source, condition, ...shape, actions })
+  expect(bodyOf(formOf(RULE, 'UTC'))).toEqual({ name, description, source, condition, ...shape, actions })
 })
 
 test('an empty form is a rule over all messages that raises an alarm', () => {
-  expect(bodyOf(formOf(undefined))).toEqual({
+  expect(bodyOf(formOf(undefined, 'UTC'))).toEqual({
     name: '',
     description: '',
     source: { type: 'messages' },
@@ -75,7 +75,7 @@ test('an empty form is a rule over all messages that raises an alarm', () => {
 
 test('what is empty in the form of a rule that exists is taken away from it', () => {
   const form = {
-    ...formOf(RULE),
+    ...formOf(RULE, 'UTC'),
     hold: ' ',
     clearWhen: ' ',
     cooldown: '',
@@ -90,16 +90,16 @@ test('what is empty in the form of a rule that exists is taken away from it', ()
 
 test('a form of state has no names and no subtopic, and keeps its condition', () => {
   const rule = { ...RULE, source: { type: 'state' as const, tags: ['x'], document: 'config' }, condition: '!online' }
-  expect(bodyOf(formOf(rule))).toMatchObject({ source: rule.source, condition: '!online', for: '2m' })
-  const changed = { ...formOf(RULE), sourceType: 'state' as const, document: ' ' }
+  expect(bodyOf(formOf(rule, 'UTC'))).toMatchObject({ source: rule.source, condition: '!online', for: '2m' })
+  const changed = { ...formOf(RULE, 'UTC'), sourceType: 'state' as const, document: ' ' }
   expect(bodyOf(changed).source).toEqual({ type: 'state', channels: ['h'], clients: ['c'], groups: ['g'], tags: ['x'] })
-  expect(bodyOf({ ...formOf(rule), sourceType: 'messages' }).source).toEqual({ type: 'messages', tags: ['x'] })
+  expect(bodyOf({ ...formOf(rule, 'UTC'), sourceType: 'messages' }).source).toEqual({ type: 'messages', tags: ['x'] })
 })
 
 test('a form of silence has no condition, and its share is in percent', () => {
   const source = { type: 'silence' as const, channels: ['h'], after: '15m', share: 0.25 }
   const rule = { ...RULE, source, condition: '', for: '0s', clear_when: '', clear_for: '0s' }
-  const form = formOf(rule)
+  const form = formOf(rule, 'UTC')
   expect(form).toMatchObject({ sourceType: 'silence', after: '15m', share: '25' })
   const body = { source, condition: '', for: '0s', clear_when: '', clear_for: '0s' }
   expect(bodyOf(form)).toMatchObject(body)
@@ -108,8 +108,37 @@ test('a form of silence has no condition, and its share is in percent', () => {
   expect(bodyOf({ ...form, share: ' ' }).source).toEqual({ type: 'silence', channels: ['h'], after: '15m' })
 })
 
+test('a form of a schedule has names and a condition, or acts at each time', () => {
+  const source = {
+    type: 'schedule' as const,
+    schedule: '30 5 * * 1-5',
+    timezone: 'Asia/Tokyo',
+    names: ['t'],
+    catch_up: 'once' as const,
+  }
+  const rule = { ...RULE, source, condition: 'mean("24h") > 1.0' }
+  const form = formOf(rule, 'UTC')
+  expect(form).toMatchObject({
+    schedule: { rhythm: 'weekdays', time: '05:30' },
+    timezone: 'Asia/Tokyo',
+    catchesUp: true,
+  })
+  expect(bodyOf(form)).toMatchObject({ source, condition: 'mean("24h") > 1.0', for: '2m', cooldown: '1h' })
+  // What was typed for messages is left.
+  const bare = { ...form, names: ' ', clients: ['c'], groups: ['g'], tags: 'x', subtopic: 'a', catchesUp: false }
+  expect(bodyOf(bare)).toMatchObject({ condition: '', for: '0s', clear_when: '', clear_for: '0s', cooldown: '0s' })
+  expect(bodyOf(bare).source).toEqual({ type: 'schedule', schedule: '30 5 * * 1-5', timezone: 'Asia/Tokyo' })
+  expect(lackOf(bare)).toContain('An alarm needs names and a condition')
+  expect(lackOf(form)).toBeUndefined()
+  expect(lackOf({ ...form, schedule: { ...form.schedule, rhythm: 'cron', cron: ' ' } })).toBe(
+    'Say when it is evaluated first',
+  )
+  expect(formOf({ ...rule, source: { type: 'schedule', schedule: '0 6 * * *' } }, 'Asia/Tokyo').timezone).toBe('UTC')
+  expect(formOf(undefined, 'Asia/Tokyo').timezone).toBe('Asia/Tokyo')
+})
+
 test('it says what must be chosen', () => {
-  const form = formOf(undefined)
+  const form = formOf(undefined, 'UTC')
   expect(lackOf(form)).toBeUndefined()
   expect(lackOf({ ...form, actions: [] })).toBe('Add an action first')
   // A rule has one alarm, so a second action is another one.

@@ -1,6 +1,8 @@
 /** What the forms of a rule make of their fields. Pure. */
 import type { Rule, RuleCreate } from '../../../api/operations.ts'
 import type { Tone } from '../../../design/display.tsx'
+import { cronOf, formOf as scheduleFormOf } from '../../../shell/schedule-form.ts'
+import type { ScheduleForm } from '../../../shell/schedule-form.ts'
 
 type Source = Rule['source']
 export type Action = Rule['actions'][number]
@@ -10,7 +12,7 @@ export type Moment = NonNullable<PublishAction['on']>[number]
 
 export const MOMENTS: readonly (readonly [Moment, string])[] = [
   ['raise', 'when it begins to hold'],
-  ['repeat', 'at each further message'],
+  ['repeat', 'at each further message or time'],
   ['clear', 'when it ends'],
   ['escalate', 'when nobody acknowledges its alarm for some time'],
 ]
@@ -27,6 +29,7 @@ export const SOURCE_TYPES: readonly (readonly [Source['type'], string])[] = [
   ['messages', 'Messages'],
   ['silence', 'Silence: no message of a client'],
   ['state', 'The state of clients: documents and connections'],
+  ['schedule', 'A schedule: at certain times'],
 ]
 
 export const WINDOW_TIMES: readonly (readonly [Rule['window_time'], string])[] = [
@@ -65,6 +68,10 @@ export type RuleForm = {
   document: string
   after: string
   share: string
+  schedule: ScheduleForm
+  timezone: string
+  /** A time that was missed is caught up once. */
+  catchesUp: boolean
   condition: string
   hold: string
   clearWhen: string
@@ -137,11 +144,14 @@ function actionFormOf(action: Action): ActionForm {
   }
 }
 
+/** Each day at 06:00, until a person says something else. */
+const DAILY = '0 6 * * *'
 const ZERO = '0s'
 const durationText = (text: string | undefined) => (text === undefined || text === ZERO ? '' : text)
 const listText = (values: readonly string[] | undefined) => (values ?? []).join(', ')
 
-export const formOf = (rule: Rule | undefined): RuleForm => ({
+/** `zone`: that of the browser. */
+export const formOf = (rule: Rule | undefined, zone: string): RuleForm => ({
   name: rule?.name ?? '',
   description: rule?.description ?? '',
   sourceType: rule?.source.type ?? 'messages',
@@ -154,6 +164,9 @@ export const formOf = (rule: Rule | undefined): RuleForm => ({
   document: rule?.source.document ?? '',
   after: rule?.source.after ?? '',
   share: rule?.source.share === undefined ? '' : String(rule.source.share * 100),
+  schedule: scheduleFormOf(rule?.source.schedule ?? DAILY),
+  timezone: zoneOf(rule, zone),
+  catchesUp: rule?.source.catch_up === 'once',
   condition: rule?.condition ?? '',
   hold: durationText(rule?.for),
   clearWhen: rule?.clear_when ?? '',
@@ -164,6 +177,10 @@ export const formOf = (rule: Rule | undefined): RuleForm => ({
   actions: (rule?.actions ?? [{ type: 'alarm' as const }]).map(actionFormOf),
 })
 
+/** A stored schedule without a zone is in UTC. */
+const zoneOf = (rule: Rule | undefined, zone: string) =>
+  rule?.source.type === 'schedule' ? (rule.source.timezone ?? 'UTC') : zone
+
 const listOf = (text: string) =>
   text
     .split(',')
@@ -172,22 +189,33 @@ const listOf = (text: string) =>
 
 function sourceOf(form: RuleForm): Source {
   const ofMessages = form.sourceType !== 'state'
-  const subtopic = ofMessages ? form.subtopic.trim() : ''
+  const names = ofMessages ? listOf(form.names) : []
+  // A schedule without names looks at no series.
+  const ofSeries = form.sourceType !== 'schedule' || names.length > 0
+  const subtopic = ofMessages && ofSeries ? form.subtopic.trim() : ''
   const document = ofMessages ? '' : form.document.trim()
   const { channels, clients, groups } = form
-  const lists = { channels, clients, groups, names: ofMessages ? listOf(form.names) : [], tags: listOf(form.tags) }
+  const chosen = ofSeries ? { clients, groups, tags: listOf(form.tags) } : {}
+  const lists = { channels, names, ...chosen }
   return {
     type: form.sourceType,
     ...Object.fromEntries(Object.entries(lists).filter(([, values]) => values.length > 0)),
     ...(subtopic === '' ? {} : { subtopic }),
     ...(document === '' ? {} : { document }),
     ...(form.sourceType === 'silence' ? silenceOf(form) : {}),
+    ...(form.sourceType === 'schedule' ? timesOf(form) : {}),
   }
 }
 
 const silenceOf = ({ after, share }: RuleForm) => ({
   after: after.trim(),
   ...(share.trim() === '' ? {} : { share: Number(share) / 100 }),
+})
+
+const timesOf = ({ schedule, timezone, catchesUp }: RuleForm) => ({
+  schedule: cronOf(schedule),
+  timezone: timezone.trim(),
+  ...(catchesUp ? { catch_up: 'once' as const } : {}),
 })
 
 const whenOf = ({ on, after }: ActionForm) => ({
@@ -226,9 +254,13 @@ function actionOf(form: ActionForm): Action {
 
 const durationOf = (text: string) => (text.trim() === '' ? ZERO : text.trim())
 
+/** Whether it acts at each of its times, whatever the values are. */
+export const isReport = ({ sourceType, names, condition }: RuleForm): boolean =>
+  sourceType === 'schedule' && (listOf(names).length === 0 || condition.trim() === '')
+
 /** What ends silence is a message: it has no condition. */
 const conditionOf = (form: RuleForm) =>
-  form.sourceType === 'silence'
+  form.sourceType === 'silence' || isReport(form)
     ? { condition: '', for: ZERO, clear_when: '', clear_for: ZERO }
     : {
         condition: form.condition,
@@ -244,15 +276,19 @@ export const bodyOf = (form: RuleForm) =>
     description: form.description.trim(),
     source: sourceOf(form),
     ...conditionOf(form),
-    cooldown: durationOf(form.cooldown),
+    cooldown: isReport(form) ? ZERO : durationOf(form.cooldown),
     severity: form.severity,
     window_time: form.windowTime,
     actions: form.actions.map(actionOf),
   }) satisfies RuleCreate
 
 /** What is missing before it can be sent: a choice has no field of its own that the browser requires. */
-export function lackOf({ actions }: RuleForm): string | undefined {
+export function lackOf(form: RuleForm): string | undefined {
+  const { actions } = form
+  if (form.sourceType === 'schedule' && cronOf(form.schedule) === '') return 'Say when it is evaluated first'
   if (actions.length === 0) return 'Add an action first'
+  if (isReport(form) && actions.some(({ type }) => type === 'alarm'))
+    return 'An alarm needs names and a condition: remove it, or choose another action'
   if (actions.some(({ type, channel }) => type === 'publish' && channel === '')) return 'Choose the channel first'
   if (actions.some(({ type, task }) => type === 'start' && task === '')) return 'Choose the task first'
   if (actions.some(({ type, to }) => type === 'mail' && listOf(to).length === 0)) return 'Give an address first'
@@ -263,7 +299,7 @@ export function lackOf({ actions }: RuleForm): string | undefined {
 
 /** What a list shows of it. */
 export const conditionText = ({ condition, source }: Pick<Rule, 'condition' | 'source'>): string =>
-  source.type === 'silence' ? `no message for ${source.after}` : condition
+  source.type === 'silence' ? `no message for ${source.after}` : condition === '' ? `at ${source.schedule}` : condition
 
 export function standingOf({ status, paused, last_error: error }: Rule): { tone: Tone; text: string } {
   if (status !== 'enabled') return { tone: 'idle', text: 'Disabled' }

@@ -13,6 +13,7 @@ import { paths } from '../../../paths.ts'
 import { useAction, useFormAction } from '../../../shell/action.ts'
 import { Confirm } from '../../../shell/confirm.tsx'
 import { WaitingSince } from '../../../shell/dead-letters.tsx'
+import { BROWSER_ZONE } from '../../../shell/local-time.ts'
 import { UserName } from '../../../shell/names.tsx'
 import { useDomainDenied } from '../../../shell/permissions.ts'
 import { QueryView } from '../../../shell/states.tsx'
@@ -32,6 +33,7 @@ const ENABLED: Record<Rule['source']['type'], string> = {
   messages: 'Enabled: it reads messages from now on',
   silence: 'Enabled: its times begin now',
   state: 'Enabled: it looks at all clients',
+  schedule: 'Enabled: it waits for its next time',
 }
 
 type OfRule = { domain: string; rule: Rule }
@@ -117,7 +119,7 @@ function Head({ domain, rule }: OfRule) {
 type DialogProps = OfRule & { onClose: () => void }
 
 function Edit({ domain, rule, onClose }: DialogProps) {
-  const [form, setForm] = useState(() => formOf(rule))
+  const [form, setForm] = useState(() => formOf(rule, BROWSER_ZONE))
   const save = useFormAction(
     'The rule was not changed',
     async () => {
@@ -193,6 +195,7 @@ function Counts({ domain, rule }: OfRule) {
           ['Raised', counted(rule.raised, 'time')],
           ['Published, started and sent', formatCount(rule.acted)],
           ['Open alarms', <AlarmsOfRule key="alarms" domain={domain} rule={rule} />],
+          ...(rule.source.type === 'schedule' ? tickRows(rule) : []),
           ['Last held', <Time key="last" at={rule.last_match_at} />],
           ['Waiting', behind === undefined ? 'none' : <WaitingSince key="waiting" at={behind} />],
           [
@@ -259,6 +262,7 @@ function Definition({ domain, rule }: OfRule) {
               ],
           ['Watches', SOURCE_TYPES.find(([one]) => one === source.type)?.[1] ?? source.type],
           ...(source.type === 'silence' ? silenceRows(source) : []),
+          ...(source.type === 'schedule' ? timeRows(source) : []),
           ['Channels', <Several key="channels" {...of} ids={source.channels} type="channel" none="all" />],
           ...(source.type === 'state' ? stateRows(source) : messageRows(source)),
           source.clients === undefined
@@ -297,6 +301,17 @@ type Row = [string, ReactNode]
 const silenceRows = ({ after, share = DEFAULT_SHARE }: Rule['source']): Row[] => [
   ['Silent after', after],
   ['One alarm', share === 1 ? 'for each client' : `for all, above ${share * 100} % of the clients within a minute`],
+]
+
+const timeRows = ({ schedule, timezone = 'UTC', catch_up: catchUp }: Rule['source']): Row[] => [
+  ['At', <code key="schedule">{schedule}</code>],
+  ['Time zone', timezone],
+  ['Missed times', catchUp === 'once' ? 'are caught up once' : 'are left out'],
+]
+
+const tickRows = ({ next_tick_at: next, missed_ticks: missed = 0 }: Rule): Row[] => [
+  ['Next time', next === undefined ? 'none' : <Time key="next" at={next} />],
+  ['Missed', counted(missed, 'time')],
 ]
 
 const messageRows = ({ names, subtopic }: Rule['source']): Row[] => [

@@ -9,6 +9,7 @@ import { FormDialog } from '../../../design/layers.tsx'
 import { paths } from '../../../paths.ts'
 import { useFormAction } from '../../../shell/action.ts'
 import { Filters } from '../../../shell/filters.tsx'
+import { BROWSER_ZONE } from '../../../shell/local-time.ts'
 import { useDomainDenied } from '../../../shell/permissions.ts'
 import { DataTable } from '../../../shell/table.tsx'
 import type { Column } from '../../../shell/table.tsx'
@@ -142,7 +143,7 @@ const columnsOf = (domain: string): readonly Column<Rule>[] => [
 
 function NewRule({ domain, onClose }: { domain: string; onClose: () => void }) {
   const navigate = useNavigate()
-  const [form, setForm] = useState(() => formOf(undefined))
+  const [form, setForm] = useState(() => formOf(undefined, BROWSER_ZONE))
   const create = useFormAction('The rule was not created', async () => {
     const { id } = await call('POST /{domain_id}/rules', { params: { domain_id: domain }, body: bodyOf(form) })
     await navigate({ to: paths.rule(domain, id) })
