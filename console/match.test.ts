@@ -5,7 +5,7 @@ const SCREENS = ['/', '/d/$domain', '/d/$domain/alarms/$id', '/d/$domain/alarms/
 const found = (path: string) => matchOf(SCREENS, path)
 
 describe('the screen of a path', () => {
-  it('is the one whose parts fit, with what stands in their places', () => {
+  it('is the one whose parts fit, with the values of its variables', () => {
     expect(found('/d/a/alarms/b')).toEqual({ screen: SCREENS[2], parts: { domain: 'a', id: 'b' } })
   })
 

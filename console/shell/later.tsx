@@ -8,7 +8,7 @@ type Later<P> = FunctionComponent<P> & {
 }
 
 export function later<P extends object>(load: () => Promise<ComponentType<P>>): Later<P> {
-  // Code that is there is used at once: React would show what stands in for it for a third of a second.
+  // Code that is there is used at once: React would show the fallback for a third of a second.
   let loaded: ComponentType<P> | undefined
   const loadOnce = async () => (loaded ??= await load())
   const begin = () =>
