@@ -86,6 +86,9 @@ export type TrialResult = {
 const NO_HISTORY =
   'must be messages or silence: what states were is not kept, so a rule about state cannot be tried over a time that has passed'
 
+const NO_TRIAL =
+  'must be absent: a function can have effects of its own, so a trial does not call it. Try the source and the shape with a `condition`'
+
 type TrialDeps = RightsDeps & { database: Database; access: AccessPolicy; contacts: Contacts }
 
 export class Trials {
@@ -102,6 +105,7 @@ export class Trials {
     domain.require('rule_read')
     const { definition } = fieldsOf(input)
     if (definition.source.type === 'state') throw refusedField('/source/type', NO_HISTORY)
+    if (definition.condition_task !== undefined) throw refusedField('/condition_task', NO_TRIAL)
     const compiled = compileDefinition(definition)
     requireContacts(this.#deps.contacts, definition)
     await requireRights(this.#deps, caller, domain.domainId, compiled)

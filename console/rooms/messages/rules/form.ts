@@ -66,6 +66,8 @@ export type RuleForm = {
   after: string
   share: string
   condition: string
+  /** Id of the task that decides instead; empty: none. */
+  conditionTask: string
   hold: string
   clearWhen: string
   clearHold: string
@@ -155,6 +157,7 @@ export const formOf = (rule: Rule | undefined): RuleForm => ({
   after: rule?.source.after ?? '',
   share: rule?.source.share === undefined ? '' : String(rule.source.share * 100),
   condition: rule?.condition ?? '',
+  conditionTask: rule?.condition_task ?? '',
   hold: durationText(rule?.for),
   clearWhen: rule?.clear_when ?? '',
   clearHold: durationText(rule?.clear_for),
@@ -226,14 +229,23 @@ function actionOf(form: ActionForm): Action {
 
 const durationOf = (text: string) => (text.trim() === '' ? ZERO : text.trim())
 
+/** A task decides about messages alone. */
+export const isDecidedByTask = ({ sourceType, conditionTask }: RuleForm): boolean =>
+  sourceType === 'messages' && conditionTask !== ''
+
 /** What ends silence is a message: it has no condition. */
 const conditionOf = (form: RuleForm) =>
   form.sourceType === 'silence'
-    ? { condition: '', for: ZERO, clear_when: '', clear_for: ZERO }
+    ? { condition: '', condition_task: '', for: ZERO, clear_when: '', clear_for: ZERO }
     : {
-        condition: form.condition,
+        ...(isDecidedByTask(form)
+          ? { condition: '', condition_task: form.conditionTask, clear_when: '' }
+          : {
+              condition: form.condition,
+              condition_task: '',
+              clear_when: form.clearWhen.trim() === '' ? '' : form.clearWhen,
+            }),
         for: durationOf(form.hold),
-        clear_when: form.clearWhen.trim() === '' ? '' : form.clearWhen,
         clear_for: durationOf(form.clearHold),
       }
 
@@ -262,8 +274,16 @@ export function lackOf({ actions }: RuleForm): string | undefined {
 }
 
 /** What a list shows of it. */
-export const conditionText = ({ condition, source }: Pick<Rule, 'condition' | 'source'>): string =>
-  source.type === 'silence' ? `no message for ${source.after}` : condition
+export const conditionText = ({
+  condition,
+  condition_task: task,
+  source,
+  named,
+}: Pick<Rule, 'condition' | 'condition_task' | 'source' | 'named'>): string => {
+  if (source.type === 'silence') return `no message for ${source.after}`
+  if (task === undefined) return condition
+  return `decided by the task ${named.find(({ id }) => id === task)?.name ?? task}`
+}
 
 export function standingOf({ status, paused, last_error: error }: Rule): { tone: Tone; text: string } {
   if (status !== 'enabled') return { tone: 'idle', text: 'Disabled' }
