@@ -40,6 +40,7 @@ import { runRoutes } from './runs/routes.ts'
 import { taskMetricsRoute } from './runs/legacy-routes.ts'
 import { RunsService } from './runs/service.ts'
 import { startRoutes } from './runs/start-routes.ts'
+import { startRuleCalls } from './rules/rule-calls.ts'
 import { RunStarter } from './runs/starter.ts'
 import { startScheduler } from './schedules/scheduler.ts'
 import { AmountQuotas } from './store/amount-quotas.ts'
@@ -236,6 +237,14 @@ export class ManagerServices {
       logger,
       intervalMs: timing.messageIntervalMs,
     })
+    const ruleCalls = startRuleCalls({
+      database,
+      bus,
+      runs,
+      endings,
+      logger,
+      intervalMs: timing.messageIntervalMs,
+    })
     const rightsWatch = startRightsWatch({
       database,
       bus,
@@ -257,6 +266,7 @@ export class ManagerServices {
         messageRuns.stop(),
         batchRuns.stop(),
         commandRuns.stop(),
+        ruleCalls.stop(),
         rightsWatch.stop(),
         scheduler.stop(),
         engine.stop(),

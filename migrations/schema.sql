@@ -2396,6 +2396,44 @@ COMMENT ON COLUMN rollups.min_value IS 'Smallest value.';
 COMMENT ON COLUMN rollups.max_value IS 'Largest value.';
 COMMENT ON COLUMN rollups.value_sum IS 'Sum of the values as their shortest decimals: exact, so that it does not depend on the order of batches.';
 
+CREATE TABLE rule_calls (
+  rule_key bigint NOT NULL,
+  domain_key bigint NOT NULL,
+  task_id uuid NOT NULL,
+  run_id uuid NOT NULL,
+  attempt integer NOT NULL DEFAULT 1,
+  status text NOT NULL DEFAULT 'open'::text,
+  given json NOT NULL,
+  samples json NOT NULL,
+  results json,
+  reason text,
+  xid xid8 NOT NULL,
+  seq bigint NOT NULL,
+  message integer NOT NULL,
+  since timestamp with time zone NOT NULL,
+  due_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT rule_calls_pkey PRIMARY KEY (rule_key),
+  CONSTRAINT rule_calls_status_check CHECK ((status = ANY (ARRAY['open'::text, 'done'::text, 'failed'::text, 'refused'::text])))
+) WITH (fillfactor=80);
+COMMENT ON TABLE rule_calls IS 'Calls of functions that decide for rules, until the rule has taken the results. A rule has one at a time.';
+COMMENT ON COLUMN rule_calls.rule_key IS 'The rule.';
+COMMENT ON COLUMN rule_calls.domain_key IS 'Its domain. Domains take turns.';
+COMMENT ON COLUMN rule_calls.task_id IS 'Id of the task, which may be deleted since.';
+COMMENT ON COLUMN rule_calls.run_id IS 'Id of the run of this attempt.';
+COMMENT ON COLUMN rule_calls.attempt IS 'Number of the attempt, from 1.';
+COMMENT ON COLUMN rule_calls.status IS 'open: its run has not ended; done: it has results; failed: it may be tried again; refused: another attempt would fail too.';
+COMMENT ON COLUMN rule_calls.given IS 'The messages that the function gets, each with one record.';
+COMMENT ON COLUMN rule_calls.samples IS 'What each of them is: batch, number of the message in it, and number of the record in the message.';
+COMMENT ON COLUMN rule_calls.results IS 'What the function returned: one item for each message; NULL: nothing yet.';
+COMMENT ON COLUMN rule_calls.reason IS 'Why it failed or was refused; NULL: it did not.';
+COMMENT ON COLUMN rule_calls.xid IS 'Position of the message at which the rule goes on after it: transaction of its batch.';
+COMMENT ON COLUMN rule_calls.seq IS 'The same position: batch.';
+COMMENT ON COLUMN rule_calls.message IS 'The same position: number of the message in the batch.';
+COMMENT ON COLUMN rule_calls.since IS 'Arrival of its first message.';
+COMMENT ON COLUMN rule_calls.due_at IS 'When a task manager looks at it next; infinity: the rule takes the results.';
+CREATE INDEX rule_calls_due ON rule_calls USING btree (due_at, rule_key);
+CREATE INDEX rule_calls_ended ON rule_calls USING btree (domain_key) WHERE (status <> 'open'::text);
+
 CREATE TABLE rule_changes (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   domain_key bigint NOT NULL,
@@ -2575,7 +2613,7 @@ COMMENT ON COLUMN rules.seq IS 'Number of that batch.';
 COMMENT ON COLUMN rules.message IS 'Number of a message in that batch: earlier ones were evaluated, or are not for it.';
 COMMENT ON COLUMN rules.paused_at IS 'When it was paused; NULL: it is not. It goes on at its place.';
 COMMENT ON COLUMN rules.paused_reason IS 'Why, as a sentence.';
-COMMENT ON COLUMN rules.pause_kind IS 'right: a right is lacking, and it goes on when that is back; loop: it caused itself; costly: it took too much time or memory. The last two wait for a change or for enable.';
+COMMENT ON COLUMN rules.pause_kind IS 'right: a right is lacking, and it goes on when that is back; loop: it caused itself; costly: it took too much time or memory; function: the task that decides failed or was deleted. The last three wait for a change or for enable.';
 COMMENT ON COLUMN rules.checked_at IS 'When it was last looked whether a paused rule can go on.';
 COMMENT ON COLUMN rules.error_at IS 'When something last failed; NULL: nothing did since it was changed.';
 COMMENT ON COLUMN rules.error_reason IS 'What, as a sentence.';
@@ -3617,6 +3655,7 @@ ALTER TABLE pats ADD CONSTRAINT pats_user_fkey FOREIGN KEY (user_key) REFERENCES
 ALTER TABLE preferences ADD CONSTRAINT preferences_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE preferences ADD CONSTRAINT preferences_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE roles ADD CONSTRAINT roles_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE rule_calls ADD CONSTRAINT rule_calls_rule_key_fkey FOREIGN KEY (rule_key) REFERENCES rules(key) ON DELETE CASCADE;
 ALTER TABLE rule_domains ADD CONSTRAINT rule_domains_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE rule_publications ADD CONSTRAINT rule_publications_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE rule_states ADD CONSTRAINT rule_states_rule_fkey FOREIGN KEY (rule_key) REFERENCES rules(key) ON DELETE CASCADE;

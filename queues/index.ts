@@ -72,6 +72,8 @@ export { QUEUE_METRICS, queueGauges } from './metrics.ts'
 export { MAX_OPEN_REPLAYS, openReplay, startReplayReader } from './replays.ts'
 export type { NewReplay, OpenReplay, ReplayStep } from './replays.ts'
 export { boundQueuedBytes, readQueuedBytes } from './sizes.ts'
+export { RULES_TOPIC, endedRuleCalls, hintRuleCalls, startRuleCallReader } from './rule-calls.ts'
+export type { RuleCall, RuleCallFate, RunOfCall } from './rule-calls.ts'
 export { isTemporary } from './temporary.ts'
 export type { GivenMessages, SenmlRecord, TriggerMessage } from './trigger-message.ts'
 export {

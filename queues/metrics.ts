@@ -10,13 +10,14 @@ import { WAITING } from './batches.ts'
 const MAX_COUNTED = 100_000
 const QUEUE = {
   queue:
-    'messages (they start tasks), publications (results become messages), replays (stored messages start tasks) or commands (tasks answer them)',
+    'messages (they start tasks), publications (results become messages), replays (stored messages start tasks), commands (tasks answer them) or rules (functions decide for them)',
 }
 const TABLES = {
   messages: 'task_messages',
   publications: 'task_publications',
   replays: 'task_replays',
   commands: 'command_runs',
+  rules: 'rule_calls',
 } as const
 /** Messages of batches are never due. */
 const ALSO: Readonly<Record<string, Sql>> = { messages: sql` UNION ALL SELECT FROM task_messages WHERE ${WAITING}` }

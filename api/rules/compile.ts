@@ -73,6 +73,8 @@ export type CompiledDefinition = {
   /** Undefined: it is about something else. With none of these it evaluates messages. */
   schedule: ScheduleSource | undefined
   condition: Expression
+  /** Id of the task whose function decides instead. */
+  conditionTask: string | undefined
   clearWhen: Expression | undefined
   timing: RuleTiming
   severity: Severity
@@ -127,6 +129,8 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
       state !== undefined && windowsIn([condition, clearWhen]) ? '/condition' : '/actions',
       `must not have windows: ${source.type} has no series${isWithoutSeries ? ' without `names` in `source`' : ''}`,
     )
+  if (definition.condition_task !== undefined && windows.length > 0)
+    throw refusedField('/actions', 'must not have windows: they would be those of the time when the function returns')
   const needing = compiled.findIndex(({ type }) => NEEDS_CHANNEL.has(type))
   if ((watches || isWithoutSeries) && needing !== -1 && source.channels?.length !== 1)
     throw refusedField(
@@ -146,6 +150,7 @@ export function compileDefinition(definition: RuleDefinition): CompiledDefinitio
     state,
     schedule,
     condition,
+    conditionTask: definition.condition_task,
     clearWhen,
     timing: {
       forMs: durationOf(definition.for, '/for', MAX_HOLD_MS),
@@ -245,12 +250,24 @@ function documentOf(name: string | undefined): string {
 }
 
 /** What alarms show as the condition of silence is a sentence. */
-function conditionOf({ source, condition }: RuleDefinition): Expression {
+function conditionOf(definition: RuleDefinition): Expression {
+  const { source, condition } = definition
+  if (definition.condition_task !== undefined) return decidedByTask(definition)
   if (source.type === 'silence')
     return { ...compileExpression('false', 'boolean'), source: `no message for ${source.after}` }
   if (source.type === 'schedule' && condition === '') return { ...compileExpression('true', 'boolean'), source: '' }
   if (condition === '') throw refusedField('/condition', 'is required: an expression such as value > 30.0')
   return compileExpression(condition, 'boolean', '/condition')
+}
+
+/** Its function says what raises and what clears. */
+function decidedByTask({ source, condition, clear_when: clearWhen = '' }: RuleDefinition): Expression {
+  if (source.type !== 'messages')
+    throw refusedField('/condition_task', `must be absent: a function decides about messages, not about ${source.type}`)
+  if (condition !== '') throw refusedField('/condition', 'must be absent: the function of `condition_task` decides')
+  if (clearWhen !== '')
+    throw refusedField('/clear_when', 'must be absent: the function of `condition_task` decides also what clears')
+  return { ...compileExpression('false', 'boolean'), source: 'decided by a task' }
 }
 
 export function compileRule(rule: StoredRule): CompiledRule {

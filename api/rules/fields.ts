@@ -12,7 +12,12 @@ export function fieldsOf(input: RuleUpdate, before?: RuleFields): RuleFields {
   if (source === undefined) throw new Error('a new rule has a source')
   // A condition of another source is not one of this.
   const kept = before?.definition.source.type === source.type ? before.definition.condition : ''
-  const definition: RuleDefinition = { ...before?.definition, source, condition: input.condition ?? kept }
+  const { condition_task: taskBefore, ...rest } = before?.definition ?? {}
+  // One of the two takes the place of the other.
+  const isReplaced = (input.condition ?? '') !== '' && input.condition_task === undefined
+  const task = input.condition_task ?? (isReplaced ? '' : (taskBefore ?? ''))
+  const condition = input.condition ?? ((input.condition_task ?? '') === '' ? kept : '')
+  const definition: RuleDefinition = { ...rest, source, condition, ...(task === '' ? {} : { condition_task: task }) }
   for (const field of SHAPE) if (input[field] !== undefined) Object.assign(definition, { [field]: input[field] })
   requireIds(definition)
   return {
@@ -22,7 +27,8 @@ export function fieldsOf(input: RuleUpdate, before?: RuleFields): RuleFields {
   }
 }
 
-function requireIds({ source, actions = [] }: RuleDefinition): void {
+function requireIds({ source, actions = [], condition_task: task }: RuleDefinition): void {
+  if (task !== undefined && !isId(task)) throw refusedField('/condition_task', 'must be a UUID in lower case')
   for (const field of ['channels', 'clients', 'groups'] as const)
     for (const [index, id] of (source[field] ?? []).entries())
       if (!isId(id)) throw refusedField(`/source/${field}/${index}`, 'must be a UUID in lower case')

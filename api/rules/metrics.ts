@@ -37,7 +37,7 @@ export function ruleGauges(database: Database): GaugeSource {
       }>`
         SELECT (SELECT count(*) FROM rules WHERE status = 'enabled') AS rules,
           (SELECT count(*) FROM rules WHERE status = 'enabled' AND paused_at IS NOT NULL) AS paused,
-          (SELECT coalesce(extract(epoch FROM now() - min(behind_since)), 0)::float8 FROM rule_domains) AS seconds,
+          coalesce(extract(epoch FROM now() - least((SELECT min(behind_since) FROM rule_domains), (SELECT min(since) FROM rule_calls))), 0)::float8 AS seconds,
           a.open, a.silent, (SELECT count(*) FROM rule_publications) AS waiting
           FROM (SELECT count(*) AS open, count(silenced_until) AS silent FROM alarms WHERE cleared_at IS NULL) a`.execute(
         database.db,

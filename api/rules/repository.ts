@@ -70,11 +70,12 @@ const NAMED = sql`(SELECT coalesce(json_agg(n), '[]') FROM (
     ${namesOf('channel', 'channels', sql`${listed('channels')} || ${inActions('channel')}`)}
     UNION ALL ${namesOf('client', 'clients', listed('clients'))}
     UNION ALL ${namesOf('group', 'groups', listed('groups'))}
-    UNION ALL ${namesOf('task', 'tasks', inActions('task'))}) n)`
+    UNION ALL ${namesOf('task', 'tasks', sql`${inActions('task')} || jsonb_build_array(r.definition -> 'condition_task')`)}) n)`
 
 // With the others of its domain, a rule stands where these stand, or waits there for its own place.
 const SHOWN = sql`${CORE}, ${NAMED} AS named, (SELECT u.id FROM users u WHERE u.key = r.user_key) AS "actsAs",
-  p.xid::text AS xid, p.seq, p.message, CASE WHEN r.status = 'enabled' AND NOT r.is_behind THEN d.behind_since END AS "behindSince",
+  p.xid::text AS xid, p.seq, p.message, CASE WHEN r.status <> 'enabled' THEN NULL WHEN r.definition ? 'condition_task' THEN (SELECT c.since FROM rule_calls c WHERE c.rule_key = r.key)
+    WHEN NOT r.is_behind THEN d.behind_since END AS "behindSince",
   CASE WHEN r.paused_at IS NOT NULL THEN json_build_object('at', r.paused_at, 'reason', r.paused_reason) END AS paused,
   CASE WHEN r.error_at IS NOT NULL THEN json_build_object('at', r.error_at, 'reason', r.error_reason, 'count', r.error_count) END AS "lastError",
   r.seen, r.matched, r.unmatchable, r.raised, r.acted, r.last_match_at AS "lastMatchAt", r.next_tick_at AS "nextTickAt",
@@ -106,6 +107,8 @@ type Own = Pick<RuleDefinition, 'condition' | 'clear_when' | 'actions'>
 
 function toStored(definition: RuleDefinition): string {
   const { condition, clear_when: clearWhen, actions, ...rest } = definition
+  // A build that does not know functions evaluates a condition that never holds.
+  if (rest.condition_task !== undefined) return JSON.stringify({ ...definition, condition: NEVER })
   if (rest.source.type === 'messages') return JSON.stringify(definition)
   if (rest.source.type === 'silence')
     return JSON.stringify({ ...definition, condition: NEVER, own_condition: condition })
@@ -119,6 +122,7 @@ function toStored(definition: RuleDefinition): string {
 
 function fromStored(definition: RuleDefinition & { own_condition?: string; own?: Own }): RuleDefinition {
   const { own_condition: condition, own, ...rest } = definition
+  if (rest.condition_task !== undefined) return { ...rest, condition: '' }
   if (own === undefined) return condition === undefined ? rest : { ...rest, condition }
   const { actions: _none, ...shape } = rest
   return { ...shape, ...own }
@@ -259,6 +263,18 @@ export async function forgetWaits(tx: Transaction, key: number): Promise<void> {
   await forgetPending(tx, key)
   await sql`UPDATE rule_states SET due_at = NULL, state = state #- '{state,clearingSinceMs}' #- '{state,clearCause}'
     WHERE rule_key = ${key} AND due_at IS NOT NULL`.execute(tx)
+}
+
+/** What its function was asked does not count: it is asked again. */
+export async function forgetCall(tx: Transaction, key: number): Promise<void> {
+  await sql`DELETE FROM rule_calls WHERE rule_key = ${key}`.execute(tx)
+}
+
+/** From now on it goes on by itself. */
+export async function leaveOthers(tx: Transaction, key: number, place: Place): Promise<void> {
+  await sql`UPDATE rules SET is_behind = true, (xid, seq, message) = ROW (${placeValues(place)}) WHERE key = ${key}`.execute(
+    tx,
+  )
 }
 
 /** Nothing of another source goes on. */

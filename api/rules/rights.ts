@@ -17,12 +17,13 @@ export async function requireRights(
   { access, gate }: RightsDeps,
   principal: UserPrincipal,
   domainId: string,
-  { filter, state, schedule, actions, usesClients }: CompiledDefinition,
+  { filter, state, schedule, actions, usesClients, conditionTask }: CompiledDefinition,
 ): Promise<void> {
   const domain = await access.enter(principal, domainId)
   if (filter.channels !== undefined) await requireSubscribe(gate, principal, domainId, filter.channels)
   else if (state === undefined && schedule?.isOverSeries !== false) domain.require('channel_subscribe')
   if (state?.readsDocuments === true) domain.require('client_state_read')
+  if (conditionTask !== undefined) domain.require('task_start')
   if (usesClients) domain.require('client_read')
   for (const action of actions) {
     if (action.type === 'start') domain.require('task_start')

@@ -230,7 +230,7 @@ const condition = Type.Optional(
   Type.String({
     maxLength: MAX_EXPRESSION_CHARS,
     description:
-      'Expression (CEL) that is true or false, such as `value > 30.0`, or of state `!online || has(delta.firmware)`. Silence has none, a schedule may have one with `names`, and the others require one',
+      'Expression (CEL) that is true or false, such as `value > 30.0`, or of state `!online || has(delta.firmware)`. Silence has none, a schedule may have one with `names`; the others require one, or a `condition_task`',
   }),
 )
 
@@ -244,6 +244,14 @@ const Begin = Type.Optional(
   }),
 )
 
+const conditionTask = Type.Optional(
+  Type.String({
+    maxLength: 36,
+    description:
+      'Id of a task whose function decides instead of `condition`: it gets up to about 100 messages, each with one SenML record, and returns a list with one item for each: true, false, or the severity of the alarm. Absent or empty: none',
+  }),
+)
+
 export const NewRule = Type.Object(
   {
     name: RequiredName,
@@ -251,6 +259,7 @@ export const NewRule = Type.Object(
     status: Type.Optional(EnabledStatus),
     source: RuleSource,
     condition,
+    condition_task: conditionTask,
     ...shape,
     from: Begin,
   },
@@ -264,6 +273,7 @@ export const RuleUpdate = Type.Object(
     ...About,
     source: Type.Optional(RuleSource),
     condition,
+    condition_task: conditionTask,
     ...shape,
   },
   {
@@ -286,6 +296,7 @@ export const RuleTrial = Type.Object(
     name: Type.Optional(RequiredName),
     source: RuleSource,
     condition,
+    condition_task: conditionTask,
     ...shape,
     from: Instant('Messages that arrived at this time or later; defaults to an hour before `to`'),
     to: Instant('Messages that arrived before this time; defaults to now'),
@@ -344,6 +355,8 @@ export type RuleDefinition = Pick<
 > & {
   /** Empty: none. */
   condition: string
+  /** Id of the task that decides instead. */
+  condition_task?: string
 }
 
 const NAMED = ['channel', 'client', 'group', 'task'] as const
@@ -357,6 +370,9 @@ export const RuleView = Type.Object(
     status: EnabledStatus,
     source: RuleSource,
     condition: Type.String({ description: 'Empty: none' }),
+    condition_task: Type.Optional(
+      Type.String({ description: 'Id of the task whose function decides instead; absent: none' }),
+    ),
     for: Type.String(),
     clear_when: Type.String(),
     clear_for: Type.String(),
@@ -515,6 +531,7 @@ export function presentRule(record: RuleRecord, domainId: string): RuleView {
     status: record.status,
     source: definition.source,
     condition: definition.condition,
+    ...(definition.condition_task === undefined ? {} : { condition_task: definition.condition_task }),
     for: definition.for ?? '0s',
     clear_when: definition.clear_when ?? '',
     clear_for: definition.clear_for ?? '0s',

@@ -31,9 +31,11 @@ import {
   findKnown,
   findRule,
   forgetAll,
+  forgetCall,
   forgetPending,
   forgetWaits,
   insertRule,
+  leaveOthers,
   listRules,
   lockDomain,
   lockRule,
@@ -101,7 +103,7 @@ export class RulesService {
         id,
         domainKey,
         status,
-        isBehind: status === 'enabled' && at.isBehind,
+        isBehind: status === 'enabled' && (at.isBehind || isDecidedByTask(fields.definition)),
       })
       await this.#keepContacts(tx, { key, id, ...by, ...fields }, members)
       await noteChange(tx, domainKey)
@@ -133,6 +135,7 @@ export class RulesService {
       const fields = fieldsOf(input, rule)
       // What another change gave meanwhile is checked too.
       compileDefinition(fields.definition)
+      await this.#takeOwnPlace(tx, rule, fields.definition)
       await updateRule(tx, rule.key, {
         ...fields,
         userKey: caller.key,
@@ -163,10 +166,13 @@ export class RulesService {
       const by = { userKey: caller.key, updatedBy: caller.id }
       if (rule.status === 'enabled' && from === undefined) {
         await resumeRule(tx, rule.key, by)
+        await forgetCall(tx, rule.key)
         if (hasMissed(rule)) await forgetWaits(tx, rule.key)
       } else {
         const at = await beginAt(tx, rule.domainKey, await fromOf(tx, from, rule))
-        await enableRule(tx, rule.key, { ...by, ...at, definition: rule.definition })
+        const isBehind = at.isBehind || isDecidedByTask(rule.definition)
+        await enableRule(tx, rule.key, { ...by, ...at, isBehind, definition: rule.definition })
+        await forgetCall(tx, rule.key)
         await forgetWaits(tx, rule.key)
         if (isEscalating(rule.definition)) await revisitEscalations(tx, rule.key)
       }
@@ -182,6 +188,7 @@ export class RulesService {
     await this.#change(caller, domain, id, async (tx, rule, record) => {
       const { place } = (await findRule(tx, rule.domainKey, id)) ?? rule
       await disableRule(tx, rule.key, place, caller.id)
+      await forgetCall(tx, rule.key)
       if (isEscalating(rule.definition)) await stopEscalations(tx, rule.key)
       record(entryOf('disable', rule, await this.#deps.contacts.takeBack(tx, rule.key)))
     })
@@ -240,6 +247,14 @@ export class RulesService {
     return (await this.#shown(await this.#enter(caller, domainId, 'rule_update'), id)).key
   }
 
+  /** A rule that a function decides for from now on goes on where it stands, by itself. What its function was asked is asked again. */
+  async #takeOwnPlace(tx: Transaction, rule: StoredRule, definition: RuleDefinition): Promise<void> {
+    await forgetCall(tx, rule.key)
+    if (!isDecidedByTask(definition) || rule.isBehind || rule.status !== 'enabled') return
+    const { place } = (await findRule(tx, rule.domainKey, rule.id)) ?? rule
+    await leaveOthers(tx, rule.key, place)
+  }
+
   async #keepContacts(
     tx: Transaction,
     rule: Pick<StoredRule, 'key' | 'id' | 'userKey' | 'definition'>,
@@ -286,7 +301,9 @@ export class RulesService {
     requireContacts(this.#deps.contacts, fields.definition)
     await requireRights(this.#deps, caller, domain.domainId, compiled)
     const { source, actions = [] } = fields.definition
-    const tasks = actions.flatMap((action) => (action.type === 'start' ? [action.task] : []))
+    const { condition_task: decides } = fields.definition
+    const started = actions.flatMap((action) => (action.type === 'start' ? [action.task] : []))
+    const tasks = decides === undefined ? started : [...started, decides]
     const { clients = [], groups = [] } = source
     const known = await findKnown(this.#deps.database.db, domain.domainKey, { clients, groups, tasks })
     for (const [index, id] of groups.entries())
@@ -296,6 +313,8 @@ export class RulesService {
     for (const [index, action] of actions.entries())
       if (action.type === 'start' && !known.has(action.task))
         throw refusedField(`/actions/${index}/task`, 'is not the id of a task of the domain')
+    if (decides !== undefined && !known.has(decides))
+      throw refusedField('/condition_task', 'is not the id of a task of the domain')
     return await this.#deps.contacts.membersOf(domain.domainId, contactsOf(fields.definition))
   }
 
@@ -318,6 +337,8 @@ export class RulesService {
     this.#deps.onChanged(domainKey)
   }
 }
+
+const isDecidedByTask = ({ condition_task: task }: RuleDefinition): boolean => task !== undefined
 
 type Source = StoredRule['definition']['source']
 

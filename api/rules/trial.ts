@@ -88,6 +88,8 @@ const NO_HISTORY =
 
 const NO_TIMES =
   'must be messages or silence: a schedule acts at times to come. To try its condition, try a rule about the messages of the same series'
+const NO_TRIAL =
+  'must be absent: a function can have effects of its own, so a trial does not call it. Try the source and the shape with a `condition`'
 
 type TrialDeps = RightsDeps & { database: Database; access: AccessPolicy; contacts: Contacts }
 
@@ -106,6 +108,7 @@ export class Trials {
     const { definition } = fieldsOf(input)
     if (definition.source.type === 'state') throw refusedField('/source/type', NO_HISTORY)
     if (definition.source.type === 'schedule') throw refusedField('/source/type', NO_TIMES)
+    if (definition.condition_task !== undefined) throw refusedField('/condition_task', NO_TRIAL)
     const compiled = compileDefinition(definition)
     requireContacts(this.#deps.contacts, definition)
     await requireRights(this.#deps, caller, domain.domainId, compiled)

@@ -10,6 +10,7 @@ const FIELDS = [
   'status',
   'source',
   'condition',
+  'condition_task',
   'for',
   'clear_when',
   'clear_for',

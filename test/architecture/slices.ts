@@ -130,6 +130,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     runs: 'start, stop, invoke, results and logs',
     channels: 'triggers, published results and reads of channels, through the queues',
     commands: 'runs that answer commands to clients, through the queues',
+    rules: 'runs of functions that decide for rules, through the queues',
     dispatch: 'gRPC streams of the workers: assignments and reports',
     schedules: 'scheduled starts',
     workflows: 'workflows of dependent tasks',

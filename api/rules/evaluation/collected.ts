@@ -11,7 +11,7 @@ import type { Contacts, NewNotification } from '../contacts.ts'
 import type { RuleClient, RuleEffect } from '../engine/index.ts'
 import { mailsOf, positionOf, publicationOf, requestOf, startOf, textOf, valueOf, variablesOf } from './effects.ts'
 import type { Known } from './effects.ts'
-import { beginEscalation, escalate } from './evaluation.ts'
+import { beginEscalation, escalate, severityOf } from './evaluation.ts'
 import type { Caused, Evaluation, SeriesState } from './evaluation.ts'
 import { countErrors, countPublications, findTaskKeys, insertPublications } from './repository.ts'
 import type { ChannelRow, NewPublication, StepDomain } from './repository.ts'
@@ -128,7 +128,7 @@ export class Collected {
       subtopic: series.subtopic,
       name: series.name,
       unit: variables.unit ?? '',
-      severity: rule.severity,
+      severity: severityOf(caused),
       value: valueOf(variables),
       text: effect.kind === 'clear' ? '' : textOf(caused, variables),
       condition: rule.condition.source,

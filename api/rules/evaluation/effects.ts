@@ -6,6 +6,7 @@ import type { RuleVariables } from '../engine/index.ts'
 import { digestOfParts } from '../digest.ts'
 import type { CompiledAction, CompiledRule } from '../compile.ts'
 import type { NewNotification } from '../contacts.ts'
+import { severityOf } from './evaluation.ts'
 import type { Caused } from './evaluation.ts'
 import type { NewPublication } from './repository.ts'
 import { NO_CLIENT } from './samples.ts'
@@ -79,7 +80,7 @@ function describe(caused: Caused, variables: RuleVariables, known: Known): strin
   return JSON.stringify({
     moment: effect.kind,
     rule: { id: rule.id, name: rule.name },
-    severity: rule.severity,
+    severity: severityOf(caused),
     at: new Date(effect.atMs).toISOString(),
     ...(effect.kind === 'escalate'
       ? { raised_at: new Date(raisedMsOf(entry)).toISOString(), after: formatDurationMs(effect.afterMs) }
@@ -166,7 +167,7 @@ export function mailsOf(caused: Caused, action: Mail, variables: RuleVariables, 
   const summary = textOf(caused, variables)
   const subject =
     action.subject?.render(variables, windows) ??
-    (isReport(rule) ? summary : `[${rule.severity}] ${momentWords(effect)}: ${summary}`)
+    (isReport(rule) ? summary : `[${severityOf(caused)}] ${momentWords(effect)}: ${summary}`)
   const text = action.text?.render(variables, windows) ?? describeInText(caused, variables, known, summary)
   const payload = { ...lane(caused, known), subject: oneLine(subject), text: clean(text) }
   return action.to.map((contact) => ({ ruleKey: rule.key, contact, payload }))
@@ -178,7 +179,7 @@ function describeInText(caused: Caused, variables: RuleVariables, known: Known, 
   const value = valueOf(variables)
   const lines: (readonly [string, string])[] = [
     ['Rule', isReport(rule) ? rule.name : `${rule.name} (${momentWords(effect)})`],
-    ['Severity', isReport(rule) ? '' : rule.severity],
+    ['Severity', isReport(rule) ? '' : severityOf(caused)],
     ['Time', new Date(effect.atMs).toISOString()],
     ['Raised', effect.kind === 'escalate' ? new Date(raisedMsOf(entry)).toISOString() : ''],
     ['Client', client.name === '' ? client.id : client.name],

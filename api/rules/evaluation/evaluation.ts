@@ -4,6 +4,7 @@
  */
 import { EvaluationFailure, IDLE, STATE_VARIABLES, advance, advanceTime, dueAt } from '../engine/index.ts'
 import type { Advanced, RuleEffect, RuleState, RuleVariables, WindowReader } from '../engine/index.ts'
+import type { Severity } from '../alarms/schema.ts'
 import type { CompiledRule } from '../compile.ts'
 import { keyOf } from './samples.ts'
 import type { Evaluated, Series } from './samples.ts'
@@ -16,7 +17,13 @@ export type LastSample = Pick<Evaluated, 'cause' | 'record' | 'timeMs'> & {
   state?: StateVariables
   /** Of what it causes: that of a message which began to clear it counts too. Absent: 0. */
   depth?: number
+  /** A function said so. */
+  severity?: Severity
 }
+
+/** The severity of what is caused. */
+export const severityOf = ({ rule, sample, last }: Caused): Severity =>
+  sample?.severity ?? last?.severity ?? rule.severity
 
 export type StateVariables = Pick<RuleVariables, (typeof STATE_VARIABLES)[number]>
 
@@ -122,6 +129,18 @@ export class Evaluation {
     this.#evaluate(rule, sample, undefined, true)
   }
 
+  /** As `meet`, for a rule that a function decides for. Undefined: it said nothing that is understood. */
+  decide(rule: CompiledRule, sample: Evaluated, verdict: { holds: boolean; severity?: Severity } | undefined): void {
+    const counts = this.countsOf(rule)
+    counts.seen++
+    if (verdict === undefined) {
+      counts.unmatchable++
+      return
+    }
+    const { holds, severity } = verdict
+    this.#advance(rule, severity === undefined ? sample : { ...sample, severity }, { holds, clears: undefined })
+  }
+
   #evaluate(rule: CompiledRule, sample: Evaluated, windows: WindowReader | undefined, isLook: boolean): void {
     const counts = this.countsOf(rule)
     counts.seen++
@@ -137,8 +156,21 @@ export class Evaluation {
       this.#onFailure(error.message)
       return
     }
+    this.#advance(rule, sample, { holds, clears, windows, isLook })
+  }
+
+  #advance(
+    rule: CompiledRule,
+    sample: Evaluated,
+    {
+      holds,
+      clears,
+      windows,
+      isLook = false,
+    }: { holds: boolean; clears: boolean | undefined; windows?: WindowReader | undefined; isLook?: boolean },
+  ): void {
     const entry = this.#stateOf(rule, sample.series)
-    if (holds) counts.matched++
+    if (holds) this.countsOf(rule).matched++
     if (isLook && holds && entry.state.status !== 'idle') return this.#store(entry, goingOn(entry.state))
     const { atMs, cause } = sample
     const before = entry.state
@@ -321,7 +353,7 @@ function isKept(value: unknown): boolean {
   return text !== '' && text.length <= MAX_KEPT_CHARS && !UNSTORABLE.test(text)
 }
 
-function lastOf({ cause, record, timeMs, variables, protocol, depth }: Evaluated): LastSample {
+function lastOf({ cause, record, timeMs, variables, protocol, depth, severity }: Evaluated): LastSample {
   const { json, online } = variables
   const state =
     online === undefined ? undefined : Object.fromEntries(STATE_VARIABLES.map((name) => [name, variables[name]]))
@@ -333,6 +365,7 @@ function lastOf({ cause, record, timeMs, variables, protocol, depth }: Evaluated
     ...(isKept(json) ? { json } : {}),
     ...(state === undefined ? {} : { state: isKept(state) ? state : { online } }),
     ...(depth > 0 ? { depth } : {}),
+    ...(severity === undefined ? {} : { severity }),
   }
 }
 

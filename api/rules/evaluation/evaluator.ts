@@ -13,7 +13,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { startPeriodicRounds, startRounds } from '#core/rounds.ts'
 import type { Pause, PeriodicRounds, Rounds } from '#core/rounds.ts'
 import { monotonicMs } from '#core/time.ts'
-import { hintMessages } from '#queues/index.ts'
+import { RULES_TOPIC, hintMessages, hintRuleCalls } from '#queues/index.ts'
 import { compileRule } from '../compile.ts'
 import { forgetWaits, listEnabled, lockDomain, noteChange } from '../repository.ts'
 import { lackOf } from '../rights.ts'
@@ -32,7 +32,6 @@ import { RULE_METRICS } from '../metrics.ts'
 import { RuleSteps } from './step.ts'
 import type { StepDeps } from './step.ts'
 
-const TOPIC = 'skein.rules'
 const TABLE = { name: 'ingest_batches', columns: ['arrived_at'] } as const
 /** The interval between two looks without a commit in this process. */
 const INTERVAL_MS = 200
@@ -111,14 +110,14 @@ export class Evaluator {
       deps.onCommitted(() => {
         if (this.#served.size > 0) this.#rounds.wake()
       }),
-      deps.bus.subscribe(TOPIC, (payload) => this.#noteChange(Number(Buffer.from(payload).toString()))),
+      deps.bus.subscribe(RULES_TOPIC, (payload) => this.#noteChange(Number(Buffer.from(payload).toString()))),
     ]
   }
 
   /** The rules of the domain were changed. */
   changed(domainKey: number): void {
     this.#noteChange(domainKey)
-    this.#deps.bus.publish(TOPIC, Buffer.from(String(domainKey)))
+    this.#deps.bus.publish(RULES_TOPIC, Buffer.from(String(domainKey)))
   }
 
   async stop(): Promise<void> {
@@ -208,7 +207,10 @@ export class Evaluator {
         const outcome = await this.#steps.step(domainKey)
         if (outcome.published) onPublished()
         if (outcome.notified) onNotified()
-        if (outcome.started) hintMessages(bus)
+        if (outcome.started) {
+          hintMessages(bus)
+          hintRuleCalls(bus)
+        }
         if (outcome.isElsewhere) await this.#leave(domainKey)
         if (outcome.hasMore) this.#waiting.add(domainKey)
         hasMore ||= outcome.hasMore

@@ -98,7 +98,7 @@ function setUp() {
 const of = (kind: string, ids: readonly string[]) => ids.map((id) => `${kind} ${id}`)
 
 describe('silence of many clients', () => {
-  it('is told in steps of what one can store, each client once, in order', async () => {
+  it('raises in steps of what one can store, each client once, in order', async () => {
     const { told, step, begin, finish, all } = setUp()
     await begin()
     expect(await step()).toBe(true)
@@ -115,7 +115,7 @@ describe('silence of many clients', () => {
     expect(told).toEqual([of('raise', [idOf(0)]), of('raise', [idOf(1)])])
   })
 
-  it('is not told of a client that was heard meanwhile, nor of one that is not watched any more', async () => {
+  it('raises nothing for a client that was heard meanwhile, nor for one that is not watched any more', async () => {
     const { store, watch, step, begin, finish, all } = setUp()
     await begin()
     await step()
@@ -130,7 +130,7 @@ describe('silence of many clients', () => {
     )
   })
 
-  it('is told once also when the rules of the domain are read again in between', async () => {
+  it('raises once also when the rules of the domain are read again in between', async () => {
     const { store, watch, step, begin, finish, all } = setUp()
     await begin()
     await step()
@@ -139,7 +139,7 @@ describe('silence of many clients', () => {
     expect(all()).toEqual(of('raise', IDS))
   })
 
-  it('is over for clients that nobody watches any more, in such steps too', async () => {
+  it('ends for clients that nobody watches any more, in such steps too', async () => {
     const { clock, store, watch, told, step, begin, finish } = setUp()
     await begin()
     await finish()

@@ -79,7 +79,7 @@ export async function readMessages(
 }
 
 /** A message that cannot be read is passed over: it was accepted as what its content type says. */
-function safeSamples(message: LiveMessage, client: RuleClient): Sample[] {
+export function safeSamples(message: LiveMessage, client: RuleClient): Sample[] {
   try {
     return samplesOf(message, client)
   } catch {

@@ -107,10 +107,13 @@ export async function storeOwnPlace(tx: Transaction, ruleKey: number, place: Pla
   )
 }
 
+/** Rules that a function decides for always have a place of their own. */
+const DECIDED_BY_TASK = sql`definition ? 'condition_task'`
+
 /** Where the rules of the domain stand that are behind and not paused, the furthest first. */
 export async function listBehind(tx: Transaction, domainKey: number): Promise<{ key: number; place: Place }[]> {
   const { rows } = await sql<{ key: number } & Placed>`SELECT key, xid::text AS xid, seq, message FROM rules
-    WHERE domain_key = ${domainKey} AND is_behind AND status = 'enabled' AND paused_at IS NULL ORDER BY rules.xid, seq, message, key`.execute(
+    WHERE domain_key = ${domainKey} AND is_behind AND status = 'enabled' AND paused_at IS NULL AND NOT ${DECIDED_BY_TASK} ORDER BY rules.xid, seq, message, key`.execute(
     tx,
   )
   return rows.map(({ key, xid, seq, message }) => ({ key, place: { xid: BigInt(xid), seq, message } }))
@@ -120,7 +123,7 @@ export async function listBehind(tx: Transaction, domainKey: number): Promise<{ 
 export async function pauseRule(
   tx: Transaction,
   ruleKey: number,
-  { place, kind, reason }: { place: Place; kind: 'right' | 'loop' | 'costly'; reason: string },
+  { place, kind, reason }: { place: Place; kind: 'right' | 'loop' | 'costly' | 'function'; reason: string },
 ): Promise<void> {
   await sql`UPDATE rules SET is_behind = true, (xid, seq, message) = ROW (${placeValues(place)}), paused_at = now(), pause_kind = ${kind},
     paused_reason = ${reason}, checked_at = now(), error_at = now(), error_reason = ${reason}, error_count = error_count + 1
@@ -537,11 +540,11 @@ export async function domainsOf(db: Queryable, channelKeys: readonly number[]): 
   return rows.map(({ key }) => key)
 }
 
-/** Domains where time changes a state, maintenance may be over or an alarm may be escalated, those with rules that are behind or look at clients, those where the state of a client changed, and those with rules whose scheduled time has come. */
+/** Domains where time changes a state, maintenance may be over or an alarm may be escalated, those with rules that are behind, look at clients or have results of a function, those where the state of a client changed, and those with rules whose scheduled time has come. */
 export async function listDueDomains(db: Queryable, nowMs: number, limit: number): Promise<number[]> {
   const now = sql`to_timestamp(${nowMs / 1000}::float8)`
   // Those of rules that are not evaluated, which stay due, must not take the places of others.
-  const evaluated = sql`JOIN rules r ON r.key = s.rule_key AND r.status = 'enabled' AND r.paused_at IS NULL AND NOT r.is_behind
+  const evaluated = sql`JOIN rules r ON r.key = s.rule_key AND r.status = 'enabled' AND r.paused_at IS NULL AND (NOT r.is_behind OR ${DECIDED_BY_TASK})
     AND r.look_after IS NULL JOIN domains d ON d.key = r.domain_key AND d.status = 'enabled'`
   const { rows } = await sql<{ key: number }>`
     SELECT key FROM (SELECT r.domain_key AS key FROM rule_states s ${evaluated} WHERE s.due_at <= ${now} ORDER BY s.due_at LIMIT ${limit}) due
@@ -549,7 +552,8 @@ export async function listDueDomains(db: Queryable, nowMs: number, limit: number
       ORDER BY s.silenced_until LIMIT ${limit}) silenced
     UNION SELECT key FROM (SELECT r.domain_key AS key FROM rule_states s ${evaluated} WHERE s.escalate_at <= ${now}
       ORDER BY s.escalate_at LIMIT ${limit}) escalated
-    UNION SELECT domain_key FROM rules WHERE is_behind AND status = 'enabled' AND paused_at IS NULL
+    UNION SELECT domain_key FROM rules WHERE is_behind AND status = 'enabled' AND paused_at IS NULL AND NOT ${DECIDED_BY_TASK}
+    UNION SELECT c.domain_key FROM rule_calls c JOIN domains d ON d.key = c.domain_key AND d.status = 'enabled' WHERE c.status <> 'open'
     UNION SELECT r.domain_key FROM rules r JOIN domains d ON d.key = r.domain_key AND d.status = 'enabled'
       WHERE r.next_tick_at <= ${now} AND r.status = 'enabled' AND r.paused_at IS NULL AND NOT r.is_behind
     UNION SELECT domain_key FROM rules WHERE look_after IS NOT NULL AND status = 'enabled' AND paused_at IS NULL

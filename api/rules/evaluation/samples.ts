@@ -4,6 +4,7 @@ import type { Place } from '#api/consumers/index.ts'
 import { JSON_TYPE, SENML_JSON, placeOf } from '#api/messages/index.ts'
 import type { LiveMessage } from '#api/messages/index.ts'
 import type { SenmlRecord } from '#queues/index.ts'
+import type { Severity } from '../alarms/schema.ts'
 import { RuleClient } from '../engine/index.ts'
 import type { RuleVariables } from '../engine/index.ts'
 
@@ -35,6 +36,8 @@ export type Evaluated = {
   protocol: string
   /** Number of rules in the chain of causes of the message. */
   depth: number
+  /** A function said so; absent: that of the rule. */
+  severity?: Severity
 }
 
 export type Sample = Evaluated & { message: LiveMessage; place: Place }

@@ -15,7 +15,8 @@ import { inTurns } from '#core/turns.ts'
 import { compileRule } from '../compile.ts'
 import type { CompiledRule } from '../compile.ts'
 import type { Contacts } from '../contacts.ts'
-import { RuleClient, RuleIndex } from '../engine/index.ts'
+import { RuleIndex } from '../engine/index.ts'
+import type { RuleClient } from '../engine/index.ts'
 import { Silencing } from '../maintenance/silencing.ts'
 import { listEnabled, noteChange } from '../repository.ts'
 import type { StoredRule } from '../repository.ts'
@@ -23,7 +24,9 @@ import { lackOf } from '../rights.ts'
 import type { RightsDeps } from '../rights.ts'
 import { Collected } from './collected.ts'
 import { MAX_DEPTH, publishes } from './effects.ts'
+import { passDue, withChannelsOf } from './due.ts'
 import { Evaluation } from './evaluation.ts'
+import { isDecidedByTask, stepFunctions } from './functions/step.ts'
 import {
   addCounts,
   channelMark,
@@ -32,7 +35,6 @@ import {
   isLogHeld,
   listBehind,
   listChannels,
-  listChannelsByKey,
   pauseRule,
   readDue,
   readStates,
@@ -107,6 +109,8 @@ type Domain = {
   /** The windows of rules that are behind, by their keys. */
   alone: Map<number, DomainWindows>
   channels: { mark: string; byKey: ReadonlyMap<number, ChannelRow> } | undefined
+  /** Those of rules that a function decides for, by the keys of the rules. */
+  channelsOf: Map<number, Pick<Domain, 'version' | 'channels'>>
   /** The clients of rules about silence, by the keys of the rules. */
   watches: ReadonlyMap<number, SilenceWatch>
   /** The maintenance windows of the domain. */
@@ -202,16 +206,18 @@ export class RuleSteps {
         if (known.windows !== undefined) moved.push({ windows: known.windows, place: together.place })
         const alone = await this.#stepAlone(tx, { ...shared, domain: { ...domain, place: together.place } })
         const ticks = await stepTicks(tx, this.#deps, { domain, record, rules: served, silencing })
+        const functions = await this.#stepFunctions(tx, shared)
         await this.#hold(tx, { domain, known, begunMs })
         const windowsOfAlone = alone.moved === undefined ? undefined : known.alone.get(alone.moved.ruleKey)
         if (alone.moved !== undefined && windowsOfAlone !== undefined)
           moved.push({ windows: windowsOfAlone, place: alone.moved.place })
         return {
           isElsewhere: false,
-          hasMore: states.hasMore || together.hasMore || alone.hasMore || ticks.hasMore,
-          published: states.published || together.published || alone.published || ticks.published,
-          started: states.started || together.started || alone.started || ticks.started,
-          notified: states.notified || together.notified || alone.notified || ticks.notified,
+          hasMore: states.hasMore || together.hasMore || alone.hasMore || functions.hasMore || ticks.hasMore,
+          published:
+            states.published || together.published || alone.published || functions.published || ticks.published,
+          started: states.started || together.started || alone.started || functions.started || ticks.started,
+          notified: states.notified || together.notified || alone.notified || functions.notified || ticks.notified,
         }
       })
       for (const { windows, place } of moved) windows.moved(place)
@@ -268,6 +274,7 @@ export class RuleSteps {
       windows: DomainWindows.of(served.filter(readsMessages)),
       alone: new Map(),
       channels: known?.channels,
+      channelsOf: new Map(),
       watches: await this.#watch(tx, domainKey, rules, isOurs ? (known?.watches ?? NO_WATCHES) : NO_WATCHES),
       silencing: await Silencing.of(tx, domainKey),
       heldMs: known?.heldMs ?? -Infinity,
@@ -301,7 +308,7 @@ export class RuleSteps {
   async #channelsOf(
     tx: Transaction,
     domainKey: number,
-    known: Domain,
+    known: Pick<Domain, 'version' | 'channels'>,
     rules: readonly CompiledRule[],
   ): Promise<ReadonlyMap<number, ChannelRow>> {
     const named = new Set(rules.flatMap(({ filter }) => filter.channels ?? []))
@@ -347,7 +354,8 @@ export class RuleSteps {
   ): Promise<StepOutcome & { moved?: { ruleKey: number; place: Place } }> {
     const { domain, known } = shared
     // Its place moves without a new version of the rules.
-    const isAny = known.rules.stored.some(({ isBehind, isPaused }) => isBehind && !isPaused)
+    const { stored, compiled: all } = known.rules
+    const isAny = stored.some((one) => one.isBehind && !one.isPaused && all.get(one.key)?.conditionTask === undefined)
     const behind = isAny ? await listBehind(tx, domain.domainKey) : []
     const [next] = behind
     const compiled = next === undefined ? undefined : known.rules.compiled.get(next.key)
@@ -386,6 +394,22 @@ export class RuleSteps {
     // It goes on with the others.
     if (reached.isEnd) await noteChange(tx, domain.domainKey)
     return { ...found, hasMore: true, moved: { ruleKey: rule.key, place: reached.place } }
+  }
+
+  /** The rules that a function decides for stand by themselves. */
+  async #stepFunctions(tx: Transaction, { domain, known, record }: Shared): Promise<Omit<StepOutcome, 'isElsewhere'>> {
+    const { rules, silencing, version, channelsOf } = known
+    if (!rules.compiled.values().some(isDecidedByTask)) return NOTHING
+    return await stepFunctions(tx, this.#deps, {
+      domain,
+      record,
+      rules: rules.compiled,
+      silencing,
+      channelsOf: async (rule) => {
+        const own = channelsOf.getOrInsertComputed(rule.key, () => ({ version, channels: undefined }))
+        return await this.#channelsOf(tx, domain.domainKey, own, [rule])
+      },
+    })
   }
 
   async #evaluate(
@@ -645,17 +669,6 @@ async function pauseBehind(
   await pauseRule(tx, rule.key, { place: { ...place, message: place.message + 1 }, ...why })
 }
 
-/** With the channels of what is due: a rule may not read them any more. */
-async function withChannelsOf(
-  tx: Transaction,
-  due: readonly StateRow[],
-  channels: ReadonlyMap<number, ChannelRow>,
-): Promise<ReadonlyMap<number, ChannelRow>> {
-  const lacking = new Set(due.map(({ series }) => series.channelKey).filter((key) => !channels.has(key)))
-  const rows = await listChannelsByKey(tx, [...lacking])
-  return new Map([...channels, ...rows.map((row) => [row.key, row] as const)])
-}
-
 /** What time changes, when no message before it is left. */
 async function dueOfStep(
   tx: Transaction,
@@ -667,32 +680,6 @@ async function dueOfStep(
   return await readDue(tx, keys, nowMs, MAX_DUE)
 }
 
-/** True: some are left, because those before them took long enough. They stay due. */
-async function passDue(
-  evaluation: Evaluation,
-  turns: StepTurns,
-  {
-    due,
-    paused,
-    channels,
-    nowMs,
-  }: {
-    due: readonly StateRow[]
-    paused: ReadonlyMap<number, Place>
-    channels: ReadonlyMap<number, ChannelRow>
-    nowMs: number
-  },
-): Promise<boolean> {
-  const isDue = new Set(due.map(({ ruleKey }) => ruleKey))
-  const entries = [...evaluation.states].filter(({ rule }) => isDue.has(rule.key) && !paused.has(rule.key))
-  return await turns.forEach(entries, (entry) => {
-    // Nobody can look at what is raised for a channel that was deleted.
-    if (isOfChannel(entry) && entry.state.status === 'pending' && !channels.has(entry.series.channelKey))
-      evaluation.forget(entry)
-    else evaluation.pass(entry, nowMs)
-  })
-}
-
 const watchesOf = ({ watches }: Domain, rules: readonly CompiledRule[]): Watched[] =>
   watches.size === 0
     ? []
@@ -700,8 +687,6 @@ const watchesOf = ({ watches }: Domain, rules: readonly CompiledRule[]): Watched
         const watch = watches.get(rule.key)
         return watch === undefined ? [] : [[rule, watch]]
       })
-
-const isOfChannel = ({ series }: { series: Series }): boolean => series.channelKey !== 0
 
 async function giveStates(
   tx: Transaction,

@@ -8,7 +8,7 @@ import { ScheduleFields } from '../../../shell/schedule-fields.tsx'
 import { SEVERITIES, SEVERITY_WORDS } from '../alarms/words.ts'
 import type { Severity } from '../alarms/words.ts'
 import { ClientScopeFields } from '../client-scope.tsx'
-import { ACTION_TYPES, MOMENTS, SOURCE_TYPES, WINDOW_TIMES, newAction } from './form.ts'
+import { ACTION_TYPES, MOMENTS, SOURCE_TYPES, WINDOW_TIMES, isDecidedByTask, newAction } from './form.ts'
 import type { ActionForm, ActionType, RuleForm } from './form.ts'
 
 /** Channels or tasks that one page of the choice shows. */
@@ -49,6 +49,7 @@ export function RuleFields({ domain, form, onChange }: Fields) {
       />
       {form.sourceType === 'state' ? null : <MessageFields form={form} set={set} />}
       <ClientScopeFields domain={domain} path="source." scope={form} onChange={set} />
+      {form.sourceType === 'messages' ? <DecidingTask domain={domain} form={form} set={set} /> : null}
       {form.sourceType === 'silence' ? null : <ConditionFields form={form} set={set} />}
       <AlarmFields form={form} set={set} />
       {form.actions.map((action, index) => (
@@ -170,14 +171,16 @@ const CONDITION_HINTS: Record<RuleForm['sourceType'], string> = {
 function ConditionFields({ form, set }: Part) {
   return (
     <>
-      <TextArea
-        label="Condition"
-        field="condition"
-        rows={3}
-        value={form.condition}
-        onChange={(condition) => set({ condition })}
-        hint={`An expression (CEL) that is true or false, such as ${CONDITION_HINTS[form.sourceType]}`}
-      />
+      {isDecidedByTask(form) ? null : (
+        <TextArea
+          label="Condition"
+          field="condition"
+          rows={3}
+          value={form.condition}
+          onChange={(condition) => set({ condition })}
+          hint={`An expression (CEL) that is true or false, such as ${CONDITION_HINTS[form.sourceType]}`}
+        />
+      )}
       <TextField
         label="Must hold for"
         field="for"
@@ -186,14 +189,16 @@ function ConditionFields({ form, set }: Part) {
         placeholder="2m"
         hint="Before the rule raises, at most 24h. Empty: it raises at once"
       />
-      <TextArea
-        label="Clears when"
-        field="clear_when"
-        rows={2}
-        value={form.clearWhen}
-        onChange={(clearWhen) => set({ clearWhen })}
-        hint={`An expression${form.sourceType === 'state' ? '' : ', such as value < 28.0'}. Empty: when the condition no longer holds`}
-      />
+      {isDecidedByTask(form) ? null : (
+        <TextArea
+          label="Clears when"
+          field="clear_when"
+          rows={2}
+          value={form.clearWhen}
+          onChange={(clearWhen) => set({ clearWhen })}
+          hint={`An expression${form.sourceType === 'state' ? '' : ', such as value < 28.0'}. Empty: when the condition no longer holds`}
+        />
+      )}
       <TextField
         label="That must hold for"
         field="clear_for"
@@ -202,7 +207,7 @@ function ConditionFields({ form, set }: Part) {
         placeholder="1m"
         hint="Before the rule clears, at most 24h"
       />
-      {form.sourceType === 'state' ? null : (
+      {form.sourceType === 'state' || isDecidedByTask(form) ? null : (
         <SelectField
           label="Windows are over"
           field="window_time"
@@ -411,24 +416,43 @@ function WebhookFields({ number, action, onChange }: ActionProps) {
 }
 
 function TaskChoice({ domain, number, action, onChange }: ActionProps) {
+  return (
+    <OneTask
+      domain={domain}
+      label="Starts the task"
+      field={`actions.${number - 1}.task`}
+      value={action.task}
+      none="Choose"
+      onChange={(task) => onChange({ task })}
+    />
+  )
+}
+
+/** A function gets the messages, and returns true, false or a severity for each of them. */
+function DecidingTask({ domain, form, set }: Part & { domain: string }) {
+  return (
+    <OneTask
+      domain={domain}
+      label="Decided by"
+      field="condition_task"
+      value={form.conditionTask}
+      none="an expression"
+      onChange={(conditionTask) => set({ conditionTask })}
+    />
+  )
+}
+
+function OneTask({
+  domain,
+  ...of
+}: Pick<Parameters<typeof OneOf>[0], 'label' | 'field' | 'value' | 'none' | 'onChange'> & { domain: string }) {
   const [name, setName] = useState('')
   const { data } = useQuery(
     query('GET /tasks', {
       query: { domain_id: domain, limit: MAX_OFFERED, order: 'name', dir: 'asc', name: name.trim() },
     }),
   )
-  return (
-    <OneOf
-      label="Starts the task"
-      field={`actions.${number - 1}.task`}
-      value={action.task}
-      offered={data?.tasks ?? []}
-      total={data?.total ?? 0}
-      name={name}
-      onName={setName}
-      onChange={(task) => onChange({ task })}
-    />
-  )
+  return <OneOf {...of} offered={data?.tasks ?? []} total={data?.total ?? 0} name={name} onName={setName} />
 }
 
 /** One entity of a domain of any size: found by name where there are many. */
@@ -440,6 +464,7 @@ function OneOf({
   total,
   name,
   onName,
+  none = 'Choose',
   onChange,
 }: {
   label: string
@@ -449,9 +474,11 @@ function OneOf({
   total: number
   name: string
   onName: (name: string) => void
+  /** What is shown where none is chosen. */
+  none?: string
   onChange: (id: string) => void
 }) {
-  const options = new Map([['', 'Choose']])
+  const options = new Map([['', none]])
   for (const one of offered) options.set(one.id, one.name === '' ? one.id : one.name)
   if (!options.has(value)) options.set(value, value)
   return (

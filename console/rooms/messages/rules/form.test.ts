@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { Rule } from '../../../api/operations.ts'
-import { bodyOf, formOf, lackOf, newAction, standingOf } from './form.ts'
+import { bodyOf, conditionText, formOf, lackOf, newAction, standingOf } from './form.ts'
 
 const RULE: Rule = {
   id: 'r',
@@ -54,7 +54,19 @@ const RULE: Rule = {
 test('a form that is not changed sends what was there', () => {
   const { name, description, source, condition, clear_when, clear_for, cooldown, severity, window_time, actions } = RULE
   const shape = { for: RULE.for, clear_when, clear_for, cooldown, severity, window_time }
-  expect(bodyOf(formOf(RULE, 'UTC'))).toEqual({ name, description, source, condition, ...shape, actions })
+  const given = { name, description, source, condition, condition_task: '' }
+  expect(bodyOf(formOf(RULE, 'UTC'))).toEqual({ ...given, ...shape, actions })
+})
+
+test('a task that decides takes the place of the condition, for messages alone', () => {
+  const form = { ...formOf(RULE, 'UTC'), conditionTask: 't' }
+  expect(bodyOf(form)).toMatchObject({ condition: '', condition_task: 't', clear_when: '', for: '2m', clear_for: '1m' })
+  expect(bodyOf({ ...form, sourceType: 'state' })).toMatchObject({ condition: 'value > 30.0', condition_task: '' })
+  expect(bodyOf({ ...form, sourceType: 'silence' })).toMatchObject({ condition: '', condition_task: '' })
+  const rule = { ...RULE, condition: '', condition_task: 't', clear_when: '' }
+  expect(bodyOf(formOf(rule, 'UTC'))).toMatchObject({ condition: '', condition_task: 't' })
+  expect(conditionText(rule)).toBe('decided by the task t')
+  expect(conditionText({ ...rule, named: [{ type: 'task', id: 't', name: 'hot' }] })).toBe('decided by the task hot')
 })
 
 test('an empty form is a rule over all messages that raises an alarm', () => {
@@ -63,6 +75,7 @@ test('an empty form is a rule over all messages that raises an alarm', () => {
     description: '',
     source: { type: 'messages' },
     condition: '',
+    condition_task: '',
     for: '0s',
     clear_when: '',
     clear_for: '0s',

@@ -73,6 +73,8 @@ export type RuleForm = {
   /** A time that was missed is caught up once. */
   catchesUp: boolean
   condition: string
+  /** Id of the task that decides instead; empty: none. */
+  conditionTask: string
   hold: string
   clearWhen: string
   clearHold: string
@@ -168,6 +170,7 @@ export const formOf = (rule: Rule | undefined, zone: string): RuleForm => ({
   timezone: zoneOf(rule, zone),
   catchesUp: rule?.source.catch_up === 'once',
   condition: rule?.condition ?? '',
+  conditionTask: rule?.condition_task ?? '',
   hold: durationText(rule?.for),
   clearWhen: rule?.clear_when ?? '',
   clearHold: durationText(rule?.clear_for),
@@ -258,14 +261,23 @@ const durationOf = (text: string) => (text.trim() === '' ? ZERO : text.trim())
 export const isReport = ({ sourceType, names, condition }: RuleForm): boolean =>
   sourceType === 'schedule' && (listOf(names).length === 0 || condition.trim() === '')
 
+/** A task decides about messages alone. */
+export const isDecidedByTask = ({ sourceType, conditionTask }: RuleForm): boolean =>
+  sourceType === 'messages' && conditionTask !== ''
+
 /** What ends silence is a message: it has no condition. */
 const conditionOf = (form: RuleForm) =>
   form.sourceType === 'silence' || isReport(form)
-    ? { condition: '', for: ZERO, clear_when: '', clear_for: ZERO }
+    ? { condition: '', condition_task: '', for: ZERO, clear_when: '', clear_for: ZERO }
     : {
-        condition: form.condition,
+        ...(isDecidedByTask(form)
+          ? { condition: '', condition_task: form.conditionTask, clear_when: '' }
+          : {
+              condition: form.condition,
+              condition_task: '',
+              clear_when: form.clearWhen.trim() === '' ? '' : form.clearWhen,
+            }),
         for: durationOf(form.hold),
-        clear_when: form.clearWhen.trim() === '' ? '' : form.clearWhen,
         clear_for: durationOf(form.clearHold),
       }
 
@@ -298,8 +310,16 @@ export function lackOf(form: RuleForm): string | undefined {
 }
 
 /** What a list shows of it. */
-export const conditionText = ({ condition, source }: Pick<Rule, 'condition' | 'source'>): string =>
-  source.type === 'silence' ? `no message for ${source.after}` : condition === '' ? `at ${source.schedule}` : condition
+export const conditionText = ({
+  condition,
+  condition_task: task,
+  source,
+  named,
+}: Pick<Rule, 'condition' | 'condition_task' | 'source' | 'named'>): string => {
+  if (source.type === 'silence') return `no message for ${source.after}`
+  if (task !== undefined) return `decided by the task ${named.find(({ id }) => id === task)?.name ?? task}`
+  return condition === '' ? `at ${source.schedule}` : condition
+}
 
 export function standingOf({ status, paused, last_error: error }: Rule): { tone: Tone; text: string } {
   if (status !== 'enabled') return { tone: 'idle', text: 'Disabled' }

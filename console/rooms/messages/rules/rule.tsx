@@ -272,6 +272,9 @@ function Definition({ domain, rule }: OfRule) {
             ? undefined
             : ['Groups', <Several key="groups" {...of} ids={source.groups} type="group" none="all" />],
           source.tags === undefined ? undefined : ['Tags', <Tags key="tags" tags={source.tags} />],
+          ...(rule.condition_task === undefined
+            ? []
+            : decidedRows(rule, <Named key="task" {...of} type="task" id={rule.condition_task} />)),
           ...(rule.condition === '' ? [] : conditionRows(rule)),
           ['Cooldown', spanOf(rule.cooldown, 'none')],
           ['Severity', <AlarmSeverity key="severity" alarm={rule} />],
@@ -332,6 +335,12 @@ const conditionRows = (rule: Rule): Row[] => [
   ],
   ['That must hold for', spanOf(rule.clear_for, 'it clears at once')],
   ...(rule.source.type === 'state' ? [] : [windowsRow(rule)]),
+]
+
+const decidedRows = (rule: Rule, task: ReactNode): Row[] => [
+  ['Decided by the task', task],
+  ['Must hold for', spanOf(rule.for, 'it raises at once')],
+  ['That must hold for', spanOf(rule.clear_for, 'it clears at once')],
 ]
 
 const windowsRow = ({ window_time: time }: Rule): Row => [
