@@ -21,6 +21,7 @@ export {
   archiveState,
   createArchiveService,
   forgetArchiveRounds,
+  s3TargetOf,
   startArchiver,
 } from './archive/index.ts'
 export type { ArchiveService, ArchiveState } from './archive/index.ts'

@@ -5,6 +5,8 @@ import type { PeriodicRounds } from '#core/rounds.ts'
 import type { ArchiverOptions } from './archiver.ts'
 import { forgetRounds } from './repository.ts'
 
+export { s3TargetOf } from './open-store.ts'
+export type { S3Target } from './s3-target.ts'
 export { ARCHIVE_METRICS, archiveGauges } from './metrics.ts'
 export { NAMESPACE, TABLE, createArchiveService } from './service.ts'
 export type { ArchiveService } from './service.ts'
