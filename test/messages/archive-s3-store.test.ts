@@ -13,7 +13,8 @@ let server: S3Server
 let store: ArchiveStore
 beforeEach(async () => {
   server = await startS3Server()
-  store = s3Store({ target: server.target, pieceBytes: PIECE })
+  server.target.pieceBytes = PIECE
+  store = s3Store({ target: server.target })
 })
 afterEach(async () => await server[Symbol.asyncDispose]())
 
@@ -176,7 +177,7 @@ test('files are deleted in batches, one by one where batches are refused, and wh
   expect([...server.objects.keys()]).toEqual([keyOf('file3')])
 })
 
-test('a file that is missing is told from a bucket that is, and from a store that fails', async () => {
+test('a missing file differs from a missing bucket, and from a store that fails', async () => {
   await store.writeNewFile(urlOf('there'), bytes(12))
   expect(await sizesOf(store, [urlOf('there'), urlOf('missing')])).toEqual([{ size: 12 }, { size: undefined }])
   expect(await store.readText(urlOf('missing'))).toBeUndefined()

@@ -13,6 +13,8 @@ let server: S3Server
 let plant: Plant
 beforeAll(async () => {
   server = await startS3Server()
+  // A Parquet file is several pieces.
+  server.target.pieceBytes = 1000
   plant = await startPlant({
     environment: {
       SKEIN_ARCHIVE_URL: server.url,
@@ -73,6 +75,8 @@ test('records, their status and their catalogue are in the bucket', async () => 
   await publish(device, ['three'], 5)
   expect(await archive()).toMatchObject({ failed: 0, failures: [] })
   expect(await archivedNames()).toEqual(['one', 'three', 'two'])
+  expect(server.calls.filter(({ operation }) => operation === 'UploadPart').length).toBeGreaterThan(3)
+  expect(server.uploads.size).toBe(0)
   expect(keysOfFiles()).toEqual(await keysOfRows())
   const location = `${server.url}/${plant.domainId}/records`
   expect(await get('/history')).toMatchObject({ is_enabled: true, location, records: 3, waiting_ranges: 0 })
@@ -139,12 +143,19 @@ test('what is replaced, unknown or half uploaded is deleted', async () => {
 test('a store that fails is named without its keys, and the next round makes it good', async () => {
   const device = await plant.newConnectedDevice()
   await publish(device, ['four'], 13)
-  server.fault = ({ operation, key }) =>
-    operation === 'PutObject' && !key.endsWith('/owner') ? { status: 403, code: 'SignatureDoesNotMatch' } : undefined
+  let isGivenUp = false
+  server.fault = ({ operation }) => {
+    const isFirst = operation === 'AbortMultipartUpload' && !isGivenUp
+    isGivenUp ||= isFirst
+    const code = 'SignatureDoesNotMatch'
+    return operation === 'CompleteMultipartUpload' || isFirst ? { status: 403, code } : undefined
+  }
   const round = await archive()
   expect(round.failed).toBe(1)
   const { failure } = await get('/history')
-  expect(failure).toContain('the store failed: it refuses the keys (403 SignatureDoesNotMatch PutObject)')
+  expect(failure).toContain('the store failed: it refuses the keys (403 SignatureDoesNotMatch CompleteMultipartUpload)')
+  // What the export could not give up is given up in the sweep of the same round.
+  expect([isGivenUp, server.uploads.size]).toEqual([true, 0])
   server.fault = () => ({ status: 403, code: 'AccessDenied' })
   const refused = await verify('')
   expect(refused.status).toBe(503)

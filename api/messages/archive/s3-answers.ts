@@ -1,6 +1,6 @@
 /** Answers of an S3-compatible store. Elements of these answers have no attributes that matter, and are not nested in their own kind. */
 
-/** Texts of all elements with this name, as they stand in the document. */
+/** Texts of all elements with this name, as the document has them. */
 export function elementsOf(document: string, name: string): string[] {
   const [begin, end] = [`<${name}>`, `</${name}>`]
   const found: string[] = []

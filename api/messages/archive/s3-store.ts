@@ -6,7 +6,7 @@ import type { S3Answer, S3Request } from './s3-client.ts'
 import { S3Error, isUnsupported } from './s3-error.ts'
 import type { S3Operation } from './s3-error.ts'
 import type { S3Target } from './s3-target.ts'
-import { PIECE_BYTES, S3Upload } from './s3-upload.ts'
+import { S3Upload } from './s3-upload.ts'
 import { ChangedByOther } from './store.ts'
 import type { ArchiveStore, TextVersion } from './store.ts'
 
@@ -26,10 +26,9 @@ export type S3StoreOptions = {
   target: S3Target
   /** Ends requests that wait. */
   signal?: AbortSignal | undefined
-  pieceBytes?: number
 }
 
-export function s3Store({ target, signal, pieceBytes = PIECE_BYTES }: S3StoreOptions): ArchiveStore {
+export function s3Store({ target, signal }: S3StoreOptions): ArchiveStore {
   const request: Request = (one) => requestS3(target, one, signal)
   const put = async (url: string, body: Uint8Array<ArrayBuffer>, headers: Readonly<Record<string, string>> = {}) =>
     await request({ operation: 'PutObject', method: 'PUT', url, body, headers: { ...JSON_OR_DATA, ...headers } })
@@ -41,7 +40,7 @@ export function s3Store({ target, signal, pieceBytes = PIECE_BYTES }: S3StoreOpt
     if (length === null) throw new Error('the object store answered without the size of an object')
     return Number(length)
   }
-  const giveUp = async (url: string) => {
+  const abortUploads = async (url: string) => {
     await removeUploads(target, request, url, (upload) => upload.key === partsOf(url).key)
   }
 
@@ -50,8 +49,12 @@ export function s3Store({ target, signal, pieceBytes = PIECE_BYTES }: S3StoreOpt
       return target.lacks.has('multipart') ? MAX_WHOLE_FILE_BYTES : MAX_FILE_BYTES
     },
     beginFile(url) {
-      const steps = { put: async (...given: Parameters<typeof put>) => void (await put(...given)), sizeOf, giveUp }
-      return Promise.resolve(new S3Upload(target, url, { steps, pieceBytes, signal }))
+      const steps = {
+        put: async (...given: Parameters<typeof put>) => void (await put(...given)),
+        sizeOf,
+        abortUploads,
+      }
+      return Promise.resolve(new S3Upload(target, url, { steps, signal }))
     },
     async writeNewFile(url, bytes) {
       await put(url, bytes)
@@ -80,7 +83,7 @@ export function s3Store({ target, signal, pieceBytes = PIECE_BYTES }: S3StoreOpt
     async removeFiles(files) {
       const failed = new Map<string, unknown>()
       for (const { path } of files.filter(({ isPartial }) => isPartial))
-        await giveUp(path).catch((error: unknown) => failed.set(path, error))
+        await abortUploads(path).catch((error: unknown) => failed.set(path, error))
       signal?.throwIfAborted()
       const urls = files.map(({ path }) => path).filter((path) => !failed.has(path))
       for (let first = 0; first < urls.length; first += DELETED_AT_ONCE)

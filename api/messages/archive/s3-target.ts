@@ -15,6 +15,8 @@ export type S3Target = {
   /** Whether the store was seen to honour conditions. */
   hasConditions?: boolean
   retry?: RetryLimits
+  /** Size of the pieces of a file. */
+  pieceBytes?: number
 }
 
 export type RetryLimits = {

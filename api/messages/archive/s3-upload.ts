@@ -10,7 +10,7 @@ import { escaped, textOf } from './s3-answers.ts'
 import type { NewFile } from './store.ts'
 
 /** The smallest that stores accept is 5 MiB, and they accept 10,000 of them. */
-export const PIECE_BYTES = 8 * 1024 * 1024
+const PIECE_BYTES = 8 * 1024 * 1024
 /** A store that has just failed must not hold up the round. */
 const ONE_ATTEMPT: RetryLimits = { attemptMs: 5000, pieceMs: 5000, deadlineMs: 0, pauseMs: 1 }
 
@@ -19,7 +19,7 @@ export type UploadSteps = {
   put(url: string, bytes: Uint8Array<ArrayBuffer>): Promise<void>
   sizeOf(url: string): Promise<number | undefined>
   /** Gives up all uploads to this object. */
-  giveUp(url: string): Promise<void>
+  abortUploads(url: string): Promise<void>
 }
 
 export class S3Upload implements NewFile {
@@ -40,12 +40,12 @@ export class S3Upload implements NewFile {
   constructor(
     target: S3Target,
     url: string,
-    { steps, pieceBytes, signal }: { steps: UploadSteps; pieceBytes: number; signal: AbortSignal | undefined },
+    { steps, signal }: { steps: UploadSteps; signal: AbortSignal | undefined },
   ) {
     this.#target = target
     this.#url = url
     this.#steps = steps
-    this.#pieceBytes = pieceBytes
+    this.#pieceBytes = target.pieceBytes ?? PIECE_BYTES
     this.#signal = signal
   }
 
@@ -67,7 +67,7 @@ export class S3Upload implements NewFile {
     }
     const size = await this.#steps.sizeOf(this.#url)
     if (size !== total) throw new Error(`the object store has ${size ?? 0} bytes of a file of ${total}`)
-    if (this.#hasUnknown) await this.#steps.giveUp(this.#url)
+    if (this.#hasUnknown) await this.#steps.abortUploads(this.#url)
   }
 
   async abort(): Promise<void> {
@@ -77,7 +77,7 @@ export class S3Upload implements NewFile {
     try {
       if (id !== undefined)
         await this.#request({ operation: 'AbortMultipartUpload', method: 'DELETE', query: { uploadId: id } })
-      if (this.#hasUnknown) await this.#steps.giveUp(this.#url)
+      if (this.#hasUnknown) await this.#steps.abortUploads(this.#url)
     } catch {
       // The sweep gives up what is left of the file.
     }
