@@ -50,6 +50,7 @@ import {
   removeDeadNodes,
   archiveState,
   forgetArchiveRounds,
+  s3TargetOf,
   startArchiver,
   startMessages,
   startSessionStore,
@@ -219,12 +220,14 @@ async function startDeviceParts(life: Lifecycle, options: ApiOptions, { identity
     const value = await startMessages({ ...shared, history, hasRoom, canCommit, processes, signal })
     return { value, stop: () => value.close() }
   })
-  const { url, afterMs } = options.archive ?? readConfig(ARCHIVE_SETTINGS, {})
+  const archive = options.archive ?? readConfig(ARCHIVE_SETTINGS, {})
+  const { url, afterMs } = archive
+  const s3 = s3TargetOf(archive)
   await life.start('archive', async () => {
     const value =
       url === undefined
         ? forgetArchiveRounds({ database, logger })
-        : await startArchiver({ database, logger, url, afterMs })
+        : await startArchiver({ database, logger, url, s3, afterMs })
     return { value, stop: () => value.stop() }
   })
   const fullDomains = createFullDomains(database, identity.quotas, logger)
@@ -397,7 +400,8 @@ async function messageRoutes(
   await deviceCommandRoutes(devices.commands, messages, adapter)(app)
   await deletionRoutes(new MessageDeletion({ database, access, journal }), devices.gate)(app)
   await usageRoutes(new UsageService({ database, access, quotas }))(app)
-  await icebergRoutes(new ArchiveService({ database, access, isEnabled: archive?.url !== undefined }))(app)
+  const s3 = archive === undefined ? undefined : s3TargetOf(archive)
+  await icebergRoutes(new ArchiveService({ database, access, isEnabled: archive?.url !== undefined, s3 }))(app)
   await sessionRoutes(new SessionsService({ database, access, journal }))(app)
   await provisioning.routes(app)
   await consumers.routes(app)

@@ -21,6 +21,7 @@ export {
   archiveState,
   ArchiveService,
   forgetArchiveRounds,
+  s3TargetOf,
   startArchiver,
 } from './archive/index.ts'
 export type { ArchiveState } from './archive/index.ts'

@@ -235,7 +235,7 @@ function checkHistory(found: Record<string, unknown>, print: Print): void {
     return print({
       verdict: 'error',
       what: `history: the copy has made no progress since ${plainText(succeeded)}`,
-      hint: `check that the folder of SKEIN_ARCHIVE_URL answers: ${hint}`,
+      hint: `check that the folder or bucket of SKEIN_ARCHIVE_URL answers: ${hint}`,
     })
   if (Number(behind ?? 0) > MAX_BEHIND_SECONDS)
     print({

@@ -25,6 +25,8 @@ export type Settings = Record<string, Setting<unknown>>
 export type ConfigOf<S extends Settings> = { readonly [K in keyof S]: S[K] extends Setting<infer T> ? T : never }
 
 const FOLDER_URL = /^file:\/\/(?:\/[\w.-]+)+$/
+/** Names of buckets as every S3-compatible store accepts them. */
+const BUCKET_URL = /^s3:\/\/[a-z\d][a-z\d.-]{1,61}[a-z\d](?:\/[\w.-]+)*$/
 
 type Options = { aliases?: readonly string[]; defaultText?: string }
 
@@ -262,18 +264,24 @@ export function labels(name: string, description: string): Setting<Readonly<Reco
   )
 }
 
-/** An http or https address; a trailing slash is dropped. */
-/** A folder as `file:///path`. Characters that programs would have to encode are refused, because they do it differently. */
+/**
+ * A folder as `file:///path`, or a place in a bucket as `s3://bucket/prefix`. Characters that programs would have to encode are refused,
+ * because they do it differently.
+ */
 export function optionalFolderUrl(name: string, description: string): Setting<string | undefined> {
   const parse = (given: string) => {
     const value = withoutTrailing(given.trim(), '/')
-    if (!FOLDER_URL.test(value) || value.includes('/../') || value.endsWith('/..'))
-      throw new Error('a folder such as file:///var/lib/folder, of letters, digits, dots, dashes and underscores')
+    const isPlain = value.split('/').every((part) => part !== '.' && part !== '..')
+    if (!isPlain || !(FOLDER_URL.test(value) || BUCKET_URL.test(value)))
+      throw new Error(
+        'a folder such as file:///var/lib/folder or a bucket such as s3://bucket/prefix, of letters, digits, dots, dashes and underscores',
+      )
     return value
   }
   return setting<string | undefined>(name, undefined, description, parse)
 }
 
+/** An http or https address; a trailing slash is dropped. */
 export function httpUrl(name: string, fallback: string, description: string, options?: Options): Setting<string> {
   const parse = (given: string) => {
     const value = given.trim()

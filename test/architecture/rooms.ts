@@ -301,6 +301,11 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     rule: 'files for other engines are written by the archive',
   })),
   {
+    package: 'aws4fetch',
+    owner: /^api\/messages\/archive\/s3-client\.ts$/,
+    rule: 'requests to an object store are signed in one place',
+  },
+  {
     package: '@marcbachmann/cel-js',
     owner: /^api\/rules\/engine\/(language|expression)\.ts$/,
     rule: 'an expression is compiled and evaluated behind the limits of api/rules/engine/',

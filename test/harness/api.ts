@@ -17,6 +17,7 @@ import type { Lifecycle } from '#core/program/index.ts'
 import { createTestDatabase, silentLogger } from './database.ts'
 import { requireDeclaredLocations } from './declared.ts'
 import { SEALED_COLUMNS } from '#api/config.ts'
+import { ARCHIVE_SETTINGS } from '../../api/messages/archive/config.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
 
@@ -107,6 +108,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
     infrastructure,
     config,
     provisioning: readConfig(PROVISIONING_SETTINGS, environment),
+    archive: readConfig(ARCHIVE_SETTINGS, environment),
     tailIntervalMs: options.tailIntervalMs ?? 25,
     ...(options.notificationTimes === undefined ? {} : { notificationTimes: options.notificationTimes }),
     ...(options.consumerTimes === undefined ? {} : { consumerTimes: options.consumerTimes }),

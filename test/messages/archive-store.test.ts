@@ -10,6 +10,7 @@ import { until } from '../harness/until.ts'
 import { archiveState } from '../../api/messages/archive/index.ts'
 import { forgetRounds } from '../../api/messages/archive/repository.ts'
 import { auditArchive } from '../../api/messages/archive/audit.ts'
+import { folderStore } from '../../api/messages/archive/file-store.ts'
 import { keepFolder } from '../../api/messages/archive/ownership.ts'
 import { startPlant } from './support.ts'
 import type { Plant } from './support.ts'
@@ -244,8 +245,15 @@ test('a folder that goes away in a round ends it: nothing is created in its plac
   const before = await changes()
   expect(before).toHaveLength(2)
   const signal = new AbortController().signal
-  const { check, stop } = keepFolder(db, folder.url, 60_000)
-  const audit = { database: plant.api.database, reader: db, url: folder.url, graceSeconds: -1, now: Date.now }
+  const { check, stop } = keepFolder(db, { store: folderStore(), url: folder.url }, 60_000)
+  const audit = {
+    store: folderStore(),
+    database: plant.api.database,
+    reader: db,
+    url: folder.url,
+    graceSeconds: -1,
+    now: Date.now,
+  }
   await expect(auditArchive({ ...audit, check, signal })).rejects.toThrow('not mounted')
   await stop()
   expect(await changes()).toEqual(before)

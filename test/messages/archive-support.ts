@@ -44,8 +44,12 @@ export async function dataFilesOf({ database }: Pick<TestApi, 'database'>): Prom
 }
 
 export async function rowsOfFile(path: string): Promise<Record<string, unknown>[]> {
+  return await rowsOfBytes(readFileSync(path))
+}
+
+export async function rowsOfBytes(bytes: Uint8Array): Promise<Record<string, unknown>[]> {
   return await parquetReadObjects({
-    file: new Uint8Array(readFileSync(path)).buffer,
+    file: new Uint8Array(bytes).buffer,
     compressors: { ZSTD: (bytes: Uint8Array) => new Uint8Array(zstdDecompressSync(bytes)) },
     utf8: false,
     // Dates have no microseconds.

@@ -123,8 +123,9 @@ function addNamespaceRoutes(scope: HttpApp, archive: ArchiveService): void {
       },
     },
     async ({ principal, params }) => {
-      await archive.enterCatalogue(principal, params.domain_id)
-      return { defaults: {}, overrides: {}, endpoints: ENDPOINTS }
+      const { properties } = await archive.enterCatalogue(principal, params.domain_id)
+      // Properties of the client override them: it may reach the store under another address.
+      return { defaults: { ...properties }, overrides: {}, endpoints: ENDPOINTS }
     },
   )
   scope.get(

@@ -16,10 +16,10 @@ import { auditArchive } from './audit.ts'
 import type { Audit } from './audit.ts'
 import { exportRange } from './export-range.ts'
 import type { ExportedRange } from './export-range.ts'
-import { isHiddenFromGroup, isStoreExhausted, removeFile, storeFailure } from './file-store.ts'
 import { ARCHIVE_METRICS } from './metrics.ts'
 import { CONFIRM_MS, RENEW_MS, TAKEOVER_MS, claimFolder, keepFolder } from './ownership.ts'
 import type { KeptFolder, OwnerMemory } from './ownership.ts'
+import { isStoreExhausted, openStore, storeFailure } from './open-store.ts'
 import { PIECE_LIMITS } from './pieces.ts'
 import type { PieceLimits } from './pieces.ts'
 import {
@@ -47,6 +47,8 @@ import {
   storeRound,
 } from './repository.ts'
 import type { DueRange, RangeKey } from './repository.ts'
+import type { S3Target } from './s3-target.ts'
+import type { ArchiveStore } from './store.ts'
 import { commitSnapshot } from './table-commit.ts'
 import type { Step } from './table-commit.ts'
 
@@ -69,6 +71,7 @@ const AUDIT_MS = 86_400_000
 const AUDIT_RETRY_MS = 3_600_000
 const EXPIRED_RANGES = 1000
 const SWEPT_FILES = 1000
+const REMOVED_AT_ONCE = 250
 /** Domains of one turn. */
 const DUE_DOMAINS = 100
 /** Failed ranges after which a domain is left out of a round: one of them may fail alone. */
@@ -77,8 +80,10 @@ const MAX_FAILED_RANGES = 3
 export type ArchiverOptions = {
   database: Database
   logger: Logger
-  /** `file:///path`. */
+  /** `file:///path` or `s3://bucket/prefix`. */
   url: string
+  /** Where the bucket is. */
+  s3?: S3Target | undefined
   afterMs: number
   /** Called after each step of a round. */
   atStep?: (step: Step) => Promise<void>
@@ -97,8 +102,8 @@ export type ArchiverOptions = {
 export type ArchiverMemory = OwnerMemory & {
   /** When the next audit is due, and what failed in the last one. */
   audit?: { dueMs: number; error?: unknown }
-  /** Whether the log has said that the group of the folder cannot read it. */
-  isHiddenLogged?: boolean
+  /** Whether the log has said what the operator should change. */
+  isWarned?: boolean
   /** Domains whose exports found the store full. */
   filling?: Set<number>
 }
@@ -169,7 +174,8 @@ async function underLock(options: ArchiverOptions, client: pg.Client, signal: Ab
       'the archive has a table that is not below SKEIN_ARCHIVE_URL: nothing is copied or removed',
       { context: { table: elsewhere, folder: url } },
     )
-  const claim = await claimFolder(database.db, url, { memory, takeoverMs, confirmMs })
+  const store = await openStore(url, options.s3, signal)
+  const claim = await claimFolder(database.db, { store, url }, { memory, takeoverMs, confirmMs })
   if (claim === 'waits') {
     logger.info('the archive waits until its folder is known to belong to this installation, for 20 minutes at most')
     return undefined
@@ -177,9 +183,11 @@ async function underLock(options: ArchiverOptions, client: pg.Client, signal: Ab
   if (claim === 'taken over') delete memory.audit
   // An older node deletes records without counting the change of their range.
   if (hasOlder) return undefined
-  const folder = keepFolder(database.db, url, renewMs)
+  const folder = keepFolder(database.db, { store, url }, renewMs)
   try {
-    return await inFolder(options, client, folder, AbortSignal.any([signal, folder.signal]))
+    const either = AbortSignal.any([signal, folder.signal])
+    const inRound = await openStore(url, options.s3, either)
+    return await inFolder(options, client, { check: () => folder.check(), store: inRound }, either)
   } finally {
     await folder.stop()
   }
@@ -188,7 +196,7 @@ async function underLock(options: ArchiverOptions, client: pg.Client, signal: Ab
 async function inFolder(
   options: ArchiverOptions,
   client: pg.Client,
-  { check }: KeptFolder,
+  { check, store }: Pick<KeptFolder, 'check'> & { store: ArchiveStore },
   signal: AbortSignal,
 ): Promise<Round> {
   const { database, url, logger, afterMs, memory = {} } = options
@@ -198,7 +206,7 @@ async function inFolder(
     if (step === 'data file written' && failures.sentences.length === 0) await storeProgress(database.db)
     await options.atStep?.(step)
   }
-  const shared = { database, logger, memory, atStep, signal, check, client, limits, exportSilenceMs, failures }
+  const shared = { database, store, logger, memory, atStep, signal, check, client, limits, exportSilenceMs, failures }
   const deps = { ...shared, now: () => Date.now() }
   for (const domainKey of await findGone(database.db)) await database.transaction((tx) => removeTable(tx, domainKey))
   // What is deleted first makes room for what is copied.
@@ -251,10 +259,15 @@ class Failures {
       return { value: await work() }
     } catch (error) {
       signal.throwIfAborted()
-      this.add(step, error, facts)
-      ARCHIVE_METRICS.failures.add({ step })
+      this.count(step, error, facts)
       return { error }
     }
+  }
+
+  /** A failure of this round. */
+  count(step: FailingStep, error: unknown, facts: object): void {
+    this.add(step, error, facts)
+    ARCHIVE_METRICS.failures.add({ step })
   }
 
   add(step: FailingStep, error: unknown, facts: object): void {
@@ -274,6 +287,7 @@ class Failures {
 
 type RoundDeps = {
   database: Database
+  store: ArchiveStore
   logger: Logger
   memory: ArchiverMemory
   client: pg.Client
@@ -390,7 +404,7 @@ async function exportDue(deps: RoundDeps, url: string): Promise<{ exported: numb
 }
 
 async function exportOne(deps: RoundDeps, url: string, range: DueRange): Promise<void> {
-  const { database, client, logger, memory, exportSilenceMs } = deps
+  const { database, store, client, logger, memory, exportSilenceMs } = deps
   const startedMs = monotonicMs()
   const table = await ensureTable(database.db, range.domainKey, url)
   // Read before the records: a later change is counted above it, and the range is exported again.
@@ -409,9 +423,10 @@ async function exportOne(deps: RoundDeps, url: string, range: DueRange): Promise
   const { files, records, channelKeys } = copied
   const mark = (tx: Queryable) => markExported(tx, { ...range, changes }, { records, channelKeys })
   if (!(await commitSnapshot(deps, table, { ranges: [range], added: files }, mark))) await mark(database.db)
-  else if (memory.isHiddenLogged !== true && (await isHiddenFromGroup(table.location))) {
-    memory.isHiddenLogged = true
-    logger.warn({ path: table.location }, 'the umask hides the archive from the group of its folder; set it to 027')
+  else if (memory.isWarned !== true) {
+    const warning = await store.warningFor(table.location)
+    if (warning !== undefined) logger.warn({ path: table.location }, warning)
+    memory.isWarned = warning !== undefined
   }
   ARCHIVE_METRICS.exports.add({})
   ARCHIVE_METRICS.exportedRecords.add({}, records)
@@ -420,7 +435,7 @@ async function exportOne(deps: RoundDeps, url: string, range: DueRange): Promise
 
 /** `kept`: files that this round could not delete. */
 async function sweep(
-  { database, signal, check, atStep, failures }: RoundDeps,
+  { database, store, signal, check, atStep, failures }: RoundDeps,
   graceSeconds: number,
   kept: Set<number>,
 ): Promise<number> {
@@ -432,12 +447,21 @@ async function sweep(
     afterKey = last.key
     await check()
     const gone: number[] = []
-    for (const { key, path } of files) {
-      if (kept.has(key)) continue
+    const tried = files.filter(({ key }) => !kept.has(key))
+    for (let first = 0; first < tried.length; first += REMOVED_AT_ONCE) {
       signal.throwIfAborted()
-      const outcome = await failures.collect('sweep', { signal, path }, () => removeFile(path))
-      if ('value' in outcome) gone.push(key)
-      else kept.add(key)
+      const some = tried.slice(first, first + REMOVED_AT_ONCE)
+      const path = some[0]?.path
+      const facts = { signal, ...(path === undefined ? {} : { path }) }
+      const outcome = await failures.collect('sweep', facts, () => store.removeFiles(some))
+      for (const file of some) {
+        const error = 'error' in outcome ? outcome.error : outcome.value.get(file.path)
+        if (error === undefined) gone.push(file.key)
+        else kept.add(file.key)
+        if (error !== undefined && 'value' in outcome) failures.count('sweep', error, { path: file.path })
+      }
+      // The rest would wait for it as well.
+      if ('error' in outcome) for (const { key } of tried.slice(first + REMOVED_AT_ONCE)) kept.add(key)
     }
     await atStep('files deleted')
     await deleteFiles(database.db, gone)

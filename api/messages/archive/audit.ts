@@ -3,9 +3,10 @@
  * one is found here by state. A restored database does not know the files of its future, and lacks files that were deleted meanwhile.
  */
 import type { Database, Queryable } from '#core/database/index.ts'
-import { namesIn, removeFile, sizeOf, writtenAtMs } from './file-store.ts'
 import { findLiveAfter, findUnknown, markAllDamaged, markAllRemovedChannels, markDamaged } from './repository.ts'
 import type { CheckedFile } from './repository.ts'
+import { sizesOf } from './store.ts'
+import type { ArchiveStore } from './store.ts'
 
 const FILES = 1000
 const DOMAIN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
@@ -19,12 +20,13 @@ export type Audit = {
   removedChannels: number
   /** Files of current snapshots that are missing, or have another size. What they contain becomes due. */
   damagedFiles: number
-  /** Files that no row knew, and that were deleted. */
+  /** Files that no row knew, and that were deleted, and uploads that were never completed. */
   unknownFiles: number
 }
 
 export type AuditDeps = {
   database: Database
+  store: ArchiveStore
   /** For statements that take long. */
   reader: Queryable
   url: string
@@ -45,7 +47,7 @@ export async function auditArchive(deps: AuditDeps): Promise<Audit> {
   return { removedChannels, damagedFiles, unknownFiles }
 }
 
-async function checkFiles({ database, check, signal }: AuditDeps, failed: unknown[]): Promise<number> {
+async function checkFiles({ database, store, check, signal }: AuditDeps, failed: unknown[]): Promise<number> {
   const { db } = database
   let damaged = 0
   const damagedDomains = new Set<number>()
@@ -54,15 +56,19 @@ async function checkFiles({ database, check, signal }: AuditDeps, failed: unknow
     const last = files.at(-1)
     if (last === undefined) return damaged
     afterKey = last.key
-    for (const file of files) {
+    const sizes = await sizesOf(
+      store,
+      files.map(({ path }) => path),
+    )
+    for (const [index, file] of files.entries()) {
       signal.throwIfAborted()
-      try {
-        if ((await sizeOf(file.path)) === file.bytes) continue
-      } catch (error) {
-        // A file that cannot be looked at is not missing.
-        failed.push(error)
+      const found = sizes[index]
+      // A file that cannot be looked at is not missing.
+      if (found !== undefined && 'error' in found) {
+        failed.push(found.error)
         continue
       }
+      if (found?.size === file.bytes) continue
       await check()
       if (!(await isStillLive(database, file))) continue
       damaged += 1
@@ -86,7 +92,7 @@ async function isStillLive({ db }: Database, { key }: CheckedFile): Promise<bool
  * who read what they belonged to.
  */
 async function removeUnknown(
-  { database, url, graceSeconds, now, check, signal }: AuditDeps,
+  { database, store, url, graceSeconds, now, check, signal }: AuditDeps,
   failed: unknown[],
 ): Promise<number> {
   let removed = 0
@@ -98,39 +104,46 @@ async function removeUnknown(
     for (const path of unknown) {
       signal.throwIfAborted()
       try {
-        const writtenMs = await writtenAtMs(path)
+        const writtenMs = await store.writtenAtMs(path)
         if (writtenMs === undefined || now() - writtenMs < graceSeconds * 1000) continue
-        await removeFile(path)
-        removed += 1
+        const [error] = (await store.removeFiles([{ path, isPartial: false }])).values()
+        if (error === undefined) removed += 1
+        else failed.push(error)
       } catch (error) {
         failed.push(error)
       }
     }
   }
-  for await (const path of ownFiles(url, failed)) {
+  for await (const path of ownFiles(store, url, failed)) {
     signal.throwIfAborted()
     paths.push(path)
     if (paths.length >= FILES) await look()
   }
   await look()
+  try {
+    removed += await store.removeBegun(url, now() - graceSeconds * 1000)
+  } catch (error) {
+    signal.throwIfAborted()
+    failed.push(error)
+  }
   return removed
 }
 
-async function* ownFiles(url: string, failed: unknown[]): AsyncGenerator<string> {
-  for await (const domain of namesIn(url)) {
+async function* ownFiles(store: ArchiveStore, url: string, failed: unknown[]): AsyncGenerator<string> {
+  for await (const domain of store.namesIn(url)) {
     if (!domain.isFolder || !DOMAIN.test(domain.name)) continue
     const table = `${url}/${domain.name}/records`
     try {
-      yield* ownFilesIn(`${table}/metadata`)
-      for await (const month of namesIn(`${table}/data`))
-        if (month.isFolder && MONTH.test(month.name)) yield* ownFilesIn(`${table}/data/${month.name}`)
+      yield* ownFilesIn(store, `${table}/metadata`)
+      for await (const month of store.namesIn(`${table}/data`))
+        if (month.isFolder && MONTH.test(month.name)) yield* ownFilesIn(store, `${table}/data/${month.name}`)
     } catch (error) {
       failed.push(error)
     }
   }
 }
 
-async function* ownFilesIn(folder: string): AsyncGenerator<string> {
-  for await (const { name, isFolder } of namesIn(folder))
+async function* ownFilesIn(store: ArchiveStore, folder: string): AsyncGenerator<string> {
+  for await (const { name, isFolder } of store.namesIn(folder))
     if (!isFolder && OWN_FILE.test(name)) yield `${folder}/${name}`
 }

@@ -25,7 +25,8 @@ const compress = (bytes: Uint8Array) =>
   new Uint8Array(zstdCompressSync(bytes, { params: { [constants.ZSTD_c_compressionLevel]: COMPRESSION_LEVEL } }))
 
 export class DataFile {
-  readonly #descriptor: number
+  readonly #descriptor: number | undefined
+  #output: Uint8Array<ArrayBuffer>[] = []
   readonly #writer: ByteWriter
   readonly #parquet: ParquetWriter
   readonly #statistics = new StatisticsOfFile()
@@ -34,10 +35,12 @@ export class DataFile {
   #rows = 0
   #written = 0
 
-  /** The file must not exist. */
-  constructor(path: string) {
-    this.#descriptor = openSync(path, 'wx', FILE_MODE)
-    fchmodSync(this.#descriptor, FILE_MODE)
+  /** The file must not exist. Without a path, `takeOutput` returns what is to be written. */
+  constructor(path: string | undefined) {
+    if (path !== undefined) {
+      this.#descriptor = openSync(path, 'wx', FILE_MODE)
+      fchmodSync(this.#descriptor, FILE_MODE)
+    }
     this.#writer = new ByteWriter()
     this.#parquet = new ParquetWriter({
       writer: this.#writer,
@@ -52,7 +55,7 @@ export class DataFile {
     return this.#rows
   }
 
-  /** Bytes on disk; the row group in memory is not counted. */
+  /** Bytes of the row groups that are complete. */
   get bytes(): number {
     return this.#written
   }
@@ -69,13 +72,22 @@ export class DataFile {
     if ((this.#columns[0] as Value[]).length >= GROUP_ROWS || this.#groupBytes >= GROUP_BYTES) this.#writeGroup()
   }
 
-  /** Complete and on disk afterwards. */
+  /** What was written since the last call. */
+  takeOutput(): Uint8Array<ArrayBuffer>[] {
+    const output = this.#output
+    this.#output = []
+    return output
+  }
+
+  /** Complete afterwards, and on disk if it has a path. */
   close(): DataFileFacts {
     this.#writeGroup()
     void this.#parquet.finish()
     this.#flush()
-    fsyncSync(this.#descriptor)
-    closeSync(this.#descriptor)
+    if (this.#descriptor !== undefined) {
+      fsyncSync(this.#descriptor)
+      closeSync(this.#descriptor)
+    }
     return { rows: this.#rows, bytes: this.#written, statistics: this.#statistics.result() }
   }
 
@@ -97,7 +109,9 @@ export class DataFile {
 
   #flush(): void {
     const bytes = this.#writer.getBytes()
-    for (let at = 0; at < bytes.length;) at += writeSync(this.#descriptor, bytes, at)
+    if (this.#descriptor === undefined) {
+      if (bytes.length > 0) this.#output.push(bytes.slice())
+    } else for (let at = 0; at < bytes.length;) at += writeSync(this.#descriptor, bytes, at)
     this.#written += bytes.length
     // The writer counts offsets apart from its buffer, which is empty again after it was written.
     this.#writer.index = 0

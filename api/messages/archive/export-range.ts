@@ -4,12 +4,12 @@ import type pg from 'pg'
 import { to as copyTo } from 'pg-copy-streams'
 import type { Database } from '#core/database/index.ts'
 import { PROTOCOLS } from '../model/message.ts'
-import { createFolderOf, pathOf, syncFolderOf } from './file-store.ts'
 import { ParquetFiles } from './parquet-files.ts'
 import { conditionOf, piecesOf } from './pieces.ts'
 import type { Piece, PieceLimits } from './pieces.ts'
 import { insertFile } from './repository.ts'
 import type { ArchivedChannel, DueRange, TableRow } from './repository.ts'
+import type { ArchiveStore } from './store.ts'
 import type { NewDataFile, Step } from './table-commit.ts'
 
 /** Channels that are divided into pieces at once. */
@@ -20,8 +20,7 @@ const CHANNELS_AT_ONCE = 50
  */
 const BOUNDED =
   "SET work_mem = '64MB'; SET max_parallel_workers_per_gather = 0; SET idle_in_transaction_session_timeout = '10min'"
-/** A file is closed when it has one of both. */
-const MAX_FILE_BYTES = 128 * 1024 * 1024
+/** A file is closed when it has so many, or the bytes that the store allows. */
 const MAX_FILE_ROWS = 10_000_000
 /** What is passed to the thread at once. */
 const PIECE_BYTES = 512 * 1024
@@ -30,6 +29,7 @@ export type ExportedRange = { files: NewDataFile[]; records: number; channelKeys
 
 export type ExportDeps = {
   database: Database
+  store: ArchiveStore
   /** A connection of its own: a statement may take long. */
   client: pg.Client
   atStep: (step: Step) => Promise<void>
@@ -54,9 +54,8 @@ export async function exportRange(
     const path = `${table.location}/data/arrived_month=${monthText(range.month)}/${randomUUID()}.parquet`
     const key = await insertFile(deps.database.db, table.domainKey, 'data', path)
     await deps.check()
-    await createFolderOf(path)
     parquet ??= new ParquetFiles()
-    await parquet.open(pathOf(path))
+    await parquet.open(await deps.store.beginFile(path))
     open = { key, path }
     await deps.atStep('data file begun')
     return parquet
@@ -64,7 +63,6 @@ export async function exportRange(
   const close = async () => {
     if (open === undefined || parquet === undefined) return
     const { rows, bytes, statistics } = await parquet.close()
-    await syncFolderOf(open.path)
     files.push({ ...open, month: range.month, records: rows, bytes, statistics })
     records += rows
     open = undefined
@@ -89,14 +87,14 @@ export async function exportRange(
         if (size.rows - before !== copied)
           throw new Error(`the server sent ${copied} records, and ${size.rows - before} were written`)
         if (key !== channelKeys.at(-1)) channelKeys.push(...piece.channelKeys)
-        if (size.bytes >= MAX_FILE_BYTES || size.rows >= MAX_FILE_ROWS) await close()
+        if (size.bytes >= deps.store.maxFileBytes || size.rows >= MAX_FILE_ROWS) await close()
       }
       await deps.client.query('COMMIT')
     }
     await close()
     return { files, records, channelKeys }
   } finally {
-    parquet?.end()
+    await parquet?.end()
   }
 }
 

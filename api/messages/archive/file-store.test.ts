@@ -2,7 +2,8 @@ import { chmodSync, chownSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { createFolderOf, isHiddenFromGroup, isStoreExhausted, storeFailure, writeNewFile } from './file-store.ts'
+import { createFolderOf, isHiddenFromGroup, writeNewFile } from './file-store.ts'
+import { isStoreExhausted, storeFailure } from './open-store.ts'
 
 const [NOBODY, OTHER_GROUP] = [65_534, 54_321]
 

@@ -5,6 +5,7 @@
 import { chmod, mkdir, open, opendir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { syncPath } from '#core/sync-folder.ts'
+import type { ArchiveStore } from './store.ts'
 
 const SCHEME = 'file://'
 export const FILE_MODE = 0o640
@@ -64,7 +65,7 @@ export async function replaceFile(url: string, text: string): Promise<void> {
     await rename(`${path}.new`, path)
     await syncFolderOf(url)
   } catch (error) {
-    if (!isStoreExhausted(error) || (await sizeOf(url)) !== bytes.length) throw error
+    if (!isFolderExhausted(error) || (await sizeOf(url)) !== bytes.length) throw error
     await overwrite(path, bytes)
   }
 }
@@ -184,7 +185,7 @@ function errorOfFile(error: unknown): { code: string; syscall: string } | undefi
 }
 
 /** What is wrong with the folder, if the error says that something is. */
-export function storeFailure(error: unknown): string | undefined {
+export function folderFailure(error: unknown): string | undefined {
   const found = errorOfFile(error)
   return found === undefined
     ? undefined
@@ -192,6 +193,44 @@ export function storeFailure(error: unknown): string | undefined {
 }
 
 /** Whether nothing more can be written to the folder, whatever it is. */
-export function isStoreExhausted(error: unknown): boolean {
+export function isFolderExhausted(error: unknown): boolean {
   return EXHAUSTED.has(errorOfFile(error)?.code ?? '')
+}
+
+const MAX_FILE_BYTES = 128 * 1024 * 1024
+
+/** The archive in folders. */
+export function folderStore(): ArchiveStore {
+  return {
+    maxFileBytes: MAX_FILE_BYTES,
+    async beginFile(url) {
+      await createFolderOf(url)
+      return {
+        path: pathOf(url),
+        write: () => Promise.resolve(),
+        close: () => syncFolderOf(url),
+        abort: () => Promise.resolve(),
+      }
+    },
+    writeNewFile,
+    async readText(url) {
+      const text = await readText(url)
+      return text === undefined ? undefined : { text, version: undefined }
+    },
+    replaceText: replaceFile,
+    sizeOf,
+    writtenAtMs,
+    namesIn,
+    async removeFiles(files) {
+      const failed = new Map<string, unknown>()
+      for (const { path } of files) await removeFile(path).catch((error: unknown) => failed.set(path, error))
+      return failed
+    },
+    removeBegun: () => Promise.resolve(0),
+    async warningFor(url) {
+      return (await isHiddenFromGroup(url))
+        ? 'the umask hides the archive from the group of its folder; set it to 027'
+        : undefined
+    },
+  }
 }

@@ -5,6 +5,8 @@ import type { PeriodicRounds } from '#core/rounds.ts'
 import type { ArchiverOptions } from './archiver.ts'
 import { forgetRounds } from './repository.ts'
 
+export { s3TargetOf } from './open-store.ts'
+export type { S3Target } from './s3-target.ts'
 export { ARCHIVE_METRICS, archiveGauges } from './metrics.ts'
 export { NAMESPACE, TABLE, ArchiveService } from './service.ts'
 export { findState as archiveState } from './repository.ts'

@@ -9,9 +9,10 @@ import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { startPeriodicRounds } from '#core/rounds.ts'
 import { monotonicMs } from '#core/time.ts'
-import { readText, replaceFile } from './file-store.ts'
 import { findOwner, hasTables, storeOwner } from './repository.ts'
 import type { OwnerWords } from './repository.ts'
+import { ChangedByOther } from './store.ts'
+import type { ArchiveStore, TextVersion } from './store.ts'
 
 /** What a word of another installation must not have changed for. Measured by this process, so that no clock matters. */
 export const TAKEOVER_MS = 3_600_000
@@ -29,6 +30,9 @@ export type OwnerMemory = {
   isConfirmed?: boolean
 }
 
+/** Where the archive lies. */
+export type Place = { store: ArchiveStore; url: string }
+
 export type Pauses = { takeoverMs: number; confirmMs: number }
 
 /**
@@ -37,10 +41,12 @@ export type Pauses = { takeoverMs: number; confirmMs: number }
  */
 export async function claimFolder(
   db: Queryable,
-  url: string,
+  place: Place,
   { memory, takeoverMs, confirmMs }: Pauses & { memory: OwnerMemory },
 ): Promise<'waits' | 'own' | 'taken over'> {
-  const { text, known, isKnown } = await lookAt(db, url)
+  const { url } = place
+  const found = await lookAt(db, place)
+  const { text, known, isKnown } = found
   if (text === undefined && known !== undefined && (await hasTables(db))) throw missingOwner(url)
   if (!isKnown) memory.isConfirmed = false
   // An operator who empties the file begins again in the folder.
@@ -55,7 +61,7 @@ export async function claimFolder(
       throw foreignOwner(url)
     }
   }
-  await writeWord(db, url, isKnown && text !== undefined ? text : null)
+  await writeWord(db, place, found)
   memory.isConfirmed = true
   memory.seen = undefined
   return isKnown || text === undefined ? 'own' : 'taken over'
@@ -70,18 +76,18 @@ export type KeptFolder = {
 }
 
 /** Goes on writing words to a claimed folder, so that nobody takes over what a long round works on. */
-export function keepFolder(db: Queryable, url: string, renewMs: number): KeptFolder {
+export function keepFolder(db: Queryable, place: Place, renewMs: number): KeptFolder {
   const lost = new AbortController()
   const look = async () => {
-    const { text, isKnown } = await lookAt(db, url)
-    if (text === undefined) throw missingOwner(url)
-    if (!isKnown) throw foreignOwner(url)
-    return text
+    const found = await lookAt(db, place)
+    if (found.text === undefined) throw missingOwner(place.url)
+    if (!found.isKnown) throw foreignOwner(place.url)
+    return found
   }
   const renewals = startPeriodicRounds({
     firstPauseMs: renewMs,
     pauseMs: renewMs,
-    round: async () => await writeWord(db, url, await look()),
+    round: async () => await writeWord(db, place, await look()),
     onFailure: (error) => lost.abort(error),
   })
   return {
@@ -98,21 +104,31 @@ export function keepFolder(db: Queryable, url: string, renewMs: number): KeptFol
   }
 }
 
-/** The file is read first: a word is in the database before it is in the file. */
-async function lookAt(
-  db: Queryable,
-  url: string,
-): Promise<{ text: string | undefined; known: OwnerWords | undefined; isKnown: boolean }> {
-  const text = (await readText(`${url}/${FILE}`))?.trim()
-  const known = await findOwner(db)
-  return { text, known, isKnown: text !== undefined && (text === known?.word || text === known?.earlier) }
+type FoundWord = {
+  text: string | undefined
+  version: TextVersion
+  known: OwnerWords | undefined
+  isKnown: boolean
 }
 
-/** `earlier` is what the file has, if that word is known: a process that ends before the file is written is known again. */
-async function writeWord(db: Queryable, url: string, earlier: string | null): Promise<void> {
+/** The file is read first: a word is in the database before it is in the file. */
+async function lookAt(db: Queryable, { store, url }: Place): Promise<FoundWord> {
+  const read = await store.readText(`${url}/${FILE}`)
+  const text = read?.text.trim()
+  const known = await findOwner(db)
+  const isKnown = text !== undefined && (text === known?.word || text === known?.earlier)
+  return { text, version: read?.version, known, isKnown }
+}
+
+/** What the file has stays known beside the new word: a process that ends before the file is written is known again. */
+async function writeWord(db: Queryable, { store, url }: Place, { text, version, isKnown }: FoundWord): Promise<void> {
   const word = randomUUID()
-  await storeOwner(db, { word, earlier })
-  await replaceFile(`${url}/${FILE}`, `${word}\n`)
+  await storeOwner(db, { word, earlier: isKnown && text !== undefined ? text : null })
+  try {
+    await store.replaceText(`${url}/${FILE}`, `${word}\n`, text === undefined ? undefined : { version })
+  } catch (error) {
+    throw error instanceof ChangedByOther ? foreignOwner(url) : error
+  }
 }
 
 const missingOwner = (url: string) =>

@@ -2,9 +2,10 @@
 import { entryPoint } from '#core/installation.ts'
 import { jobThread } from '#core/jobs/index.ts'
 import type { DataFileFacts } from './data-file.ts'
+import type { NewFile } from './store.ts'
 
 export type ParquetJob =
-  | { kind: 'open'; path: string }
+  | { kind: 'open'; path: string | undefined }
   /** Rows of another statement follow. */
   | { kind: 'copy' }
   | { kind: 'rows'; bytes: Uint8Array<ArrayBuffer> }
@@ -13,8 +14,9 @@ export type ParquetJob =
   | { kind: 'close' }
 
 export type ParquetResult =
-  | { kind: 'done'; rows: number; bytes: number }
-  | { kind: 'closed'; facts: DataFileFacts }
+  /** `output` is what a file without a path is to be given. */
+  | { kind: 'done'; rows: number; bytes: number; output: Uint8Array<ArrayBuffer>[] }
+  | { kind: 'closed'; facts: DataFileFacts; output: Uint8Array<ArrayBuffer>[] }
   /** With what errors of files say beyond their message. */
   | { kind: 'failed'; reason: string; code: string | undefined; syscall: string | undefined }
 
@@ -27,6 +29,7 @@ export class ParquetFiles {
   readonly #runner
   #waiting: Waiting | undefined
   #failure: Error | undefined
+  #file: NewFile | undefined
 
   constructor() {
     this.#runner = jobThread<ParquetJob, ParquetResult>(
@@ -42,9 +45,10 @@ export class ParquetFiles {
     this.#runner.hold(false)
   }
 
-  /** Creates the file; rows follow. */
-  async open(path: string): Promise<void> {
-    await this.#run({ kind: 'open', path })
+  /** Rows follow. */
+  async open(file: NewFile): Promise<void> {
+    this.#file = file
+    await this.#run({ kind: 'open', path: file.path })
   }
 
   async beginCopy(): Promise<void> {
@@ -61,18 +65,21 @@ export class ParquetFiles {
     return await this.#progress({ kind: 'copied' })
   }
 
-  /** The file is complete and on disk afterwards. */
+  /** The file is complete and durable afterwards. */
   async close(): Promise<DataFileFacts> {
     const result = await this.#run({ kind: 'close' })
     if (result.kind !== 'closed') throw new Error('the thread that writes Parquet files answered something else')
+    await this.#file?.close()
+    this.#file = undefined
     return result.facts
   }
 
-  /** Ends the thread; an open file stays incomplete. */
-  end(): void {
+  /** Ends the thread; an open file stays incomplete, and is given up. */
+  async end(): Promise<void> {
     this.#failure ??= new Error('the thread that writes Parquet files was ended')
     this.#runner.end()
     this.#settle((waiting) => waiting.reject(this.#failure as Error))
+    await this.#file?.abort()
   }
 
   async #progress(job: ParquetJob, transfer: ArrayBuffer[] = []): Promise<{ rows: number; bytes: number }> {
@@ -90,6 +97,8 @@ export class ParquetFiles {
     })
     if (result.kind === 'failed')
       throw Object.assign(new Error(result.reason), { code: result.code, syscall: result.syscall })
+    // Before the next rows: what waits for a slow store is not more than this.
+    for (const bytes of result.output) await this.#file?.write(bytes)
     return result
   }
 

@@ -32,12 +32,14 @@ function handle(job: ParquetJob): ParquetResult {
       rows = undefined
       break
     case 'close': {
-      const facts = openFile().close()
+      const closing = openFile()
+      const facts = closing.close()
+      const output = closing.takeOutput()
       file = undefined
-      return { kind: 'closed', facts }
+      return { kind: 'closed', facts, output }
     }
   }
-  return { kind: 'done', rows: file?.rows ?? 0, bytes: file?.bytes ?? 0 }
+  return { kind: 'done', rows: file?.rows ?? 0, bytes: file?.bytes ?? 0, output: file?.takeOutput() ?? [] }
 }
 
 parentPort?.on('message', (job: ParquetJob) => {
@@ -48,5 +50,5 @@ parentPort?.on('message', (job: ParquetJob) => {
     const { code, syscall } = (error ?? {}) as NodeJS.ErrnoException
     result = { kind: 'failed', reason: error instanceof Error ? error.message : String(error), code, syscall }
   }
-  parentPort?.postMessage(result)
+  parentPort?.postMessage(result, 'output' in result ? result.output.map(({ buffer }) => buffer) : [])
 })

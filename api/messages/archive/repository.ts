@@ -485,13 +485,16 @@ export async function discardFiles(db: Queryable, domainKey: number): Promise<vo
   )
 }
 
+/** `isPartial`: a data file that was never committed, and may not be complete. */
+export type SweptFile = { key: number; path: string; isPartial: boolean }
+
 /** Files that no current snapshot refers to, since so long that no reader reads them. */
 export async function findSwept(
   db: Queryable,
   { afterKey, graceSeconds, limit }: { afterKey: number; graceSeconds: number; limit: number },
-): Promise<{ key: number; path: string }[]> {
-  const { rows } = await sql<{ key: number; path: string }>`
-    SELECT key, path FROM archive_files
+): Promise<SweptFile[]> {
+  const { rows } = await sql<SweptFile>`
+    SELECT key, path, kind = 'data' AND bytes = 0 AS "isPartial" FROM archive_files
      WHERE key > ${afterKey} AND ((state = 'removed' AND removed_at < now() - make_interval(secs => ${graceSeconds}))
         OR (state = 'writing' AND created_at < now() - make_interval(secs => ${graceSeconds})))
      ORDER BY key LIMIT ${limit}`.execute(db)

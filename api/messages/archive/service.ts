@@ -4,7 +4,7 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { Slots } from '#core/slots.ts'
 import { formatTime } from '#core/time.ts'
-import { sizeOf } from './file-store.ts'
+import { openStore, storeFailure } from './open-store.ts'
 import {
   countRange,
   findCatalogueTable,
@@ -17,12 +17,17 @@ import {
   markDamaged,
 } from './repository.ts'
 import type { ArchiveFacts, CatalogueTable, ExportedRangeFacts, RoundFacts } from './repository.ts'
+import { RETRY_LIMITS } from './s3-target.ts'
+import type { S3Target } from './s3-target.ts'
 import type { History, HistoryCheck } from './schema.ts'
+import { sizesOf } from './store.ts'
 
 export const NAMESPACE = 'history'
 export const TABLE = 'records'
 
 export type Catalogue = {
+  /** Where engines find the bucket, by the names of PyIceberg and of Iceberg for Java. They use keys of their own. */
+  readonly properties: Readonly<Record<string, string>>
   /** The table; undefined before its first export. */
   find(): Promise<CatalogueTable | undefined>
 }
@@ -30,11 +35,15 @@ export type Catalogue = {
 const COUNT_DEADLINE_MS = 60_000
 const MAX_VERIFICATIONS = 2
 const RETRY_SECONDS = 5
+/** A caller waits. */
+const STORE_RETRY = { ...RETRY_LIMITS, attemptMs: 10_000, deadlineMs: 15_000 }
 
 export class ArchiveService {
   readonly #database: Database
   readonly #access: AccessPolicy
   readonly #isEnabled: boolean
+  /** Where the bucket is, if the archive is in one. */
+  readonly #s3: S3Target | undefined
   readonly #slots = new Slots({
     what: 'verifications of the archive',
     max: MAX_VERIFICATIONS,
@@ -42,7 +51,18 @@ export class ArchiveService {
     retryAfterSeconds: RETRY_SECONDS,
   })
 
-  constructor({ database, access, isEnabled }: { database: Database; access: AccessPolicy; isEnabled: boolean }) {
+  constructor({
+    database,
+    access,
+    isEnabled,
+    s3,
+  }: {
+    database: Database
+    access: AccessPolicy
+    isEnabled: boolean
+    s3?: S3Target | undefined
+  }) {
+    this.#s3 = s3
     this.#database = database
     this.#access = access
     this.#isEnabled = isEnabled
@@ -54,7 +74,8 @@ export class ArchiveService {
    */
   async enterCatalogue(caller: UserPrincipal, domainId: string): Promise<Catalogue> {
     const { domainKey } = await this.#enter(caller, domainId)
-    return { find: () => findCatalogueTable(this.#database.db, domainKey) }
+    const properties = this.#s3 === undefined ? {} : propertiesOf(this.#s3)
+    return { properties, find: () => findCatalogueTable(this.#database.db, domainKey) }
   }
 
   /** Requires the same. */
@@ -76,10 +97,14 @@ export class ArchiveService {
     if (range === undefined) return { records: 0, files: 0, faults: [] }
     const release = await this.#slots.take(domain.domainId)
     try {
-      return await verifyRange(this.#database, range, place === undefined)
+      return await verifyRange({ database: this.#database, target: this.#target() }, range, place === undefined)
     } finally {
       release()
     }
+  }
+
+  #target(): S3Target | undefined {
+    return this.#s3 === undefined ? undefined : { ...this.#s3, retry: this.#s3.retry ?? STORE_RETRY }
   }
 
   async #enter(caller: UserPrincipal, domainId: string) {
@@ -110,18 +135,20 @@ function presentRound(round: RoundFacts | undefined): Pick<History, 'succeeded_a
   return { succeeded_at: formatTime(succeededAt), ...(failure === null ? {} : { failure }) }
 }
 
+type VerifyDeps = { database: Database; target: S3Target | undefined }
 type Place = { from: string; retentionDays: number }
 
 /** The metadata of the table is looked at with the first range. */
-async function verifyRange(database: Database, range: ExportedRangeFacts, isFirst: boolean): Promise<HistoryCheck> {
+async function verifyRange(deps: VerifyDeps, range: ExportedRangeFacts, isFirst: boolean): Promise<HistoryCheck> {
+  const { database } = deps
   const { db } = database
   const { domainKey } = range
-  const { faults, files } = await faultsOf(database, range)
+  const { faults, files } = await faultsOf(deps, range)
   if (faults.length > 0) await markDamaged(db, range)
   let looked = files
   if (isFirst) {
     const metadata = await findMetadataFiles(db, domainKey)
-    const damaged = await faultsOfFiles(metadata)
+    const damaged = await faultsOfFiles(deps, metadata)
     if (damaged.length > 0) await database.transaction((tx) => markAllDamaged(tx, domainKey))
     faults.push(...damaged)
     looked += metadata.length
@@ -136,9 +163,10 @@ async function verifyRange(database: Database, range: ExportedRangeFacts, isFirs
   }
 }
 
-async function faultsOf(database: Database, range: ExportedRangeFacts): Promise<{ faults: string[]; files: number }> {
+async function faultsOf(deps: VerifyDeps, range: ExportedRangeFacts): Promise<{ faults: string[]; files: number }> {
+  const { database } = deps
   const files = await findFilesOfRange(database.db, range)
-  const faults = await faultsOfFiles(files)
+  const faults = await faultsOfFiles(deps, files)
   const counted = await database.snapshot((tx) => countRange(tx, range), COUNT_DEADLINE_MS)
   const inFiles = files.reduce((sum, { records }) => sum + records, 0)
   if (counted !== undefined && counted !== inFiles)
@@ -146,20 +174,40 @@ async function faultsOf(database: Database, range: ExportedRangeFacts): Promise<
   return { faults, files: files.length }
 }
 
-async function faultsOfFiles(files: readonly { path: string; bytes: number }[]): Promise<string[]> {
+async function faultsOfFiles(
+  { target }: VerifyDeps,
+  files: readonly { path: string; bytes: number }[],
+): Promise<string[]> {
+  const [first] = files
+  if (first === undefined) return []
+  const store = await openStore(first.path, target)
+  const sizes = await sizesOf(
+    store,
+    files.map(({ path }) => path),
+  )
   const faults: string[] = []
-  for (const { path, bytes } of files) {
-    let size: number | undefined
-    try {
-      size = await sizeOf(path)
-    } catch (error) {
-      // A store that cannot be read is no damage of the range.
-      throw new ServiceError('unavailable', 'the archive cannot be read', { cause: error })
+  for (const [index, { path, bytes }] of files.entries()) {
+    const found = sizes[index]
+    // A store that cannot be read is no damage of the range.
+    if (found === undefined || 'error' in found) {
+      const why = storeFailure(found?.error)
+      const message = why === undefined ? 'the archive cannot be read' : `the archive cannot be read: ${why}`
+      throw new ServiceError('unavailable', message, { cause: found?.error })
     }
-    if (size === undefined) faults.push(`${path} is missing`)
-    else if (size !== bytes) faults.push(`${path} has ${size} bytes instead of ${bytes}`)
+    if (found.size === undefined) faults.push(`${path} is missing`)
+    else if (found.size !== bytes) faults.push(`${path} has ${found.size} bytes instead of ${bytes}`)
   }
   return faults
+}
+
+function propertiesOf({ endpoint, region, isPathStyle }: S3Target): Record<string, string> {
+  return {
+    's3.endpoint': endpoint,
+    's3.region': region,
+    'client.region': region,
+    's3.path-style-access': String(isPathStyle),
+    's3.force-virtual-addressing': String(!isPathStyle),
+  }
 }
 
 const PLACE = /^(\d{1,5})_(\d{1,15})$/

@@ -4,7 +4,6 @@
  */
 import { randomInt, randomUUID } from 'node:crypto'
 import type { Database, Transaction } from '#core/database/index.ts'
-import { writeNewFile } from './file-store.ts'
 import { encodeManifest, encodeManifestList } from './manifests.ts'
 import { SCHEMA, SPEC, metadataOf } from './metadata.ts'
 import type { SnapshotFacts } from './metadata.ts'
@@ -19,6 +18,7 @@ import type {
   TableRow,
 } from './repository.ts'
 import type { FileStatistics } from './statistics.ts'
+import type { ArchiveStore } from './store.ts'
 
 export type NewDataFile = {
   key: number
@@ -52,6 +52,7 @@ const MAX_SNAPSHOT_ID = 2 ** 48 - 1
 
 export type TableCommitDeps = {
   database: Database
+  store: ArchiveStore
   now: () => number
   /** Rejects when the folder is gone. */
   check: () => Promise<void>
@@ -60,7 +61,7 @@ export type TableCommitDeps = {
 
 /** False when there was nothing to commit. `also` runs in the transaction that moves the pointer. */
 export async function commitSnapshot(
-  { database, now, check, atStep }: TableCommitDeps,
+  { database, store, now, check, atStep }: TableCommitDeps,
   table: TableRow,
   { ranges, added }: SnapshotChange,
   also: (tx: Transaction) => Promise<void>,
@@ -80,7 +81,7 @@ export async function commitSnapshot(
   const write: WriteFile = async (kind, name, bytes) => {
     const path = `${location}/metadata/${name}`
     const key = await insertFile(db, domainKey, kind, path)
-    await writeNewFile(path, bytes)
+    await store.writeNewFile(path, new Uint8Array(bytes))
     return { key, path }
   }
   const committed: CommittedFile[] = added.map((file) => dataFileOf(file, ranges[0]))
