@@ -8,17 +8,15 @@ import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { startRounds } from '#core/rounds.ts'
 import { formatTime, monotonicMs } from '#core/time.ts'
+import { LATE_MS, planTicks } from '#core/ticks.ts'
 import { inTurns } from '#core/turns.ts'
 import type { TaskRefusal } from '#queues/index.ts'
 import type { RunsService } from '../runs/service.ts'
-import { dueTicks } from '../model/cron.ts'
 import { isUnderWay, requireNextState } from '../model/lifecycle.ts'
 import { findDueTicks, passTicks } from '../store/due-ticks.ts'
 import type { DueTick, PassedTick } from '../store/due-ticks.ts'
 import { needsAction, writeRefusals } from '../store/refusals.ts'
 
-/** A tick that is later than this is missed. */
-export const LATE_MS = 60_000
 /** Ticks per round, started concurrently. */
 const MAX_DUE = 100
 /** A round that is awaited for a tick begins this long after it, so that the tick is due for the database. */
@@ -31,26 +29,6 @@ export type SchedulerDeps = {
   runs: Pick<RunsService, 'startFor'>
   logger: Logger
   intervalMs: number
-}
-
-export type TickPlan = {
-  /** The time to start a run for; undefined: none. */
-  start: Date | undefined
-  /** The newest due time. */
-  latest: Date
-  next: Date | undefined
-  /** Earlier due times, which start no run. */
-  skipped: number
-}
-
-export function planTicks(
-  row: { schedule: string; timezone: string; catchUp: 'none' | 'once' },
-  first: Date,
-  now: Date,
-): TickPlan {
-  const { latest, missed, next } = dueTicks(row.schedule, row.timezone, first, now)
-  const isLate = now.getTime() - latest.getTime() > LATE_MS
-  return { start: isLate && row.catchUp === 'none' ? undefined : latest, latest, next, skipped: missed }
 }
 
 /** What became of a due tick: it has passed, with a run or without. */

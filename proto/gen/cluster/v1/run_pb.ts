@@ -12,7 +12,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file cluster/v1/run.proto.
  */
 export const file_cluster_v1_run: GenFile = /*@__PURE__*/
-  fileDesc("ChRjbHVzdGVyL3YxL3J1bi5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSI4CgZSdW5SZWYSDgoGcnVuX2lkGAEgASgJEg8KB2F0dGVtcHQYAiABKA0SDQoFZmVuY2UYAyABKAQilwEKCU1vZHVsZVJlZhIOCgZkaWdlc3QYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBBIWCg5zb3VyY2VfYWRkcmVzcxgDIAEoCRIRCglyZWZlcmVuY2UYBCABKAkSDgoGdGlja2V0GAUgASgJEisKBXBlZXJzGAYgAygLMhwuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVQZWVyIjAKCk1vZHVsZVBlZXISDwoHYWRkcmVzcxgBIAEoCRIRCgl3b3JrZXJfaWQYAiABKAkibwoJUnVuTGltaXRzEhIKCnRpbWVvdXRfbXMYASABKAQSGgoSbWVtb3J5X2xpbWl0X2J5dGVzGAIgASgEEhgKEG1heF9vdXRwdXRfYnl0ZXMYAyABKAQSGAoQbWF4X3Jlc3VsdF9ieXRlcxgEIAEoBCKABQoKQXNzaWdubWVudBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIPCgd0YXNrX2lkGAIgASgJEhEKCWRvbWFpbl9pZBgDIAEoCRIRCgl0YXNrX25hbWUYBCABKAkSKwoGbW9kdWxlGAUgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVSZWYSEAoIZnVuY3Rpb24YBiABKAkSEwoLaW5wdXRzX2pzb24YByABKAkSEAoIY2xpX2FyZ3MYCCADKAkSMgoDZW52GAkgAygLMiUuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LkVudkVudHJ5EisKBmxpbWl0cxgKIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuUnVuTGltaXRzEikKB29uX2xvc3QYCyABKA4yGC5za2Vpbi5jbHVzdGVyLnYxLk9uTG9zdBIOCgZkYWVtb24YDCABKAgSJwoGZ3JhbnRzGA0gAygLMhcuc2tlaW4uY2x1c3Rlci52MS5HcmFudBI6CgdzZWNyZXRzGA4gAygLMikuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LlNlY3JldHNFbnRyeRIUCgx0cmlnZ2VyX2pzb24YDyABKAkSEwoLdHJhY2VwYXJlbnQYECABKAkSDQoFc3RkaW4YESABKAwSFwoPYnl0ZXNfYXNfYmFzZTY0GBIgASgIGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMU2VjcmV0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZgoFR3JhbnQSKQoEa2luZBgBIAEoDjIbLnNrZWluLmNsdXN0ZXIudjEuR3JhbnRLaW5kEhIKCmNoYW5uZWxfaWQYAiABKAkSEAoIc3VidG9waWMYAyABKAkSDAoEbmFtZRgEIAEoCSKmAwoJUnVuUmVzdWx0EiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEioKBXN0YXRlGAIgASgOMhsuc2tlaW4uY2x1c3Rlci52MS5UYXNrU3RhdGUSLwoGcmVhc29uGAMgASgOMh8uc2tlaW4uY2x1c3Rlci52MS5GYWlsdXJlUmVhc29uEg0KBWVycm9yGAQgASgJEhQKDHJlc3VsdHNfanNvbhgFIAEoCRIuCgZzdGFnZWQYBiABKAsyHi5za2Vpbi5jbHVzdGVyLnYxLlN0YWdlZFJlc3VsdBITCgtkdXJhdGlvbl9tcxgHIAEoARIYChBvdXRwdXRfdHJ1bmNhdGVkGAggASgIEhIKCnByZXBhcmVfbXMYCSABKAESDgoGZnJhbWVzGAogAygJEhMKBmNwdV9tcxgLIAEoAUgAiAEBEhgKEG91dHB1dF9pbl9yZXN1bHQYDCABKAgSMwoNc3RhdGVfZW50cmllcxgNIAMoCzIcLnNrZWluLmNsdXN0ZXIudjEuU3RhdGVFbnRyeUIJCgdfY3B1X21zIoQBCgpTdGF0ZUVudHJ5Eg4KBmNsaWVudBgBIAEoCRILCgNrZXkYAiABKAkSGQoMcmVhZF92ZXJzaW9uGAMgASgESACIAQESEgoFdmFsdWUYBCABKAxIAYgBARIPCgdkZWxldGVkGAUgASgIQg8KDV9yZWFkX3ZlcnNpb25CCAoGX3ZhbHVlIjIKDFN0YWdlZFJlc3VsdBIOCgZkaWdlc3QYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBCrqAQoJVGFza1N0YXRlEhoKFlRBU0tfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJUQVNLX1NUQVRFX1BFTkRJTkcQARIYChRUQVNLX1NUQVRFX1NDSEVEVUxFRBACEhYKElRBU0tfU1RBVEVfUlVOTklORxADEhgKFFRBU0tfU1RBVEVfQ09NUExFVEVEEAQSFQoRVEFTS19TVEFURV9GQUlMRUQQBRIWChJUQVNLX1NUQVRFX1NLSVBQRUQQBhIWChJUQVNLX1NUQVRFX1NUT1BQRUQQBxIWChJUQVNLX1NUQVRFX1VOS05PV04QCCqlAgoNRmFpbHVyZVJlYXNvbhIeChpGQUlMVVJFX1JFQVNPTl9VTlNQRUNJRklFRBAAEhoKFkZBSUxVUkVfUkVBU09OX1RJTUVPVVQQARIWChJGQUlMVVJFX1JFQVNPTl9PT00QAhIXChNGQUlMVVJFX1JFQVNPTl9UUkFQEAMSHgoaRkFJTFVSRV9SRUFTT05fR1VFU1RfRVJST1IQBBIeChpGQUlMVVJFX1JFQVNPTl9XT1JLRVJfTE9TVBAFEiEKHUZBSUxVUkVfUkVBU09OX01PRFVMRV9JTlZBTElEEAYSHwobRkFJTFVSRV9SRUFTT05fRkVUQ0hfRkFJTEVEEAcSIwofRkFJTFVSRV9SRUFTT05fTk9fU1VDSF9GVU5DVElPThAIKloKBk9uTG9zdBIXChNPTl9MT1NUX1VOU1BFQ0lGSUVEEAASEwoPT05fTE9TVF9SRVFVRVVFEAESEAoMT05fTE9TVF9GQUlMEAISEAoMT05fTE9TVF9XQUlUEAMqVAoJR3JhbnRLaW5kEhoKFkdSQU5UX0tJTkRfVU5TUEVDSUZJRUQQABIWChJHUkFOVF9LSU5EX1BVQkxJU0gQARITCg9HUkFOVF9LSU5EX1JFQUQQAmIGcHJvdG8z");
+  fileDesc("ChRjbHVzdGVyL3YxL3J1bi5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSI4CgZSdW5SZWYSDgoGcnVuX2lkGAEgASgJEg8KB2F0dGVtcHQYAiABKA0SDQoFZmVuY2UYAyABKAQilwEKCU1vZHVsZVJlZhIOCgZkaWdlc3QYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBBIWCg5zb3VyY2VfYWRkcmVzcxgDIAEoCRIRCglyZWZlcmVuY2UYBCABKAkSDgoGdGlja2V0GAUgASgJEisKBXBlZXJzGAYgAygLMhwuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVQZWVyIjAKCk1vZHVsZVBlZXISDwoHYWRkcmVzcxgBIAEoCRIRCgl3b3JrZXJfaWQYAiABKAkibwoJUnVuTGltaXRzEhIKCnRpbWVvdXRfbXMYASABKAQSGgoSbWVtb3J5X2xpbWl0X2J5dGVzGAIgASgEEhgKEG1heF9vdXRwdXRfYnl0ZXMYAyABKAQSGAoQbWF4X3Jlc3VsdF9ieXRlcxgEIAEoBCKABQoKQXNzaWdubWVudBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIPCgd0YXNrX2lkGAIgASgJEhEKCWRvbWFpbl9pZBgDIAEoCRIRCgl0YXNrX25hbWUYBCABKAkSKwoGbW9kdWxlGAUgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVSZWYSEAoIZnVuY3Rpb24YBiABKAkSEwoLaW5wdXRzX2pzb24YByABKAkSEAoIY2xpX2FyZ3MYCCADKAkSMgoDZW52GAkgAygLMiUuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LkVudkVudHJ5EisKBmxpbWl0cxgKIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuUnVuTGltaXRzEikKB29uX2xvc3QYCyABKA4yGC5za2Vpbi5jbHVzdGVyLnYxLk9uTG9zdBIOCgZkYWVtb24YDCABKAgSJwoGZ3JhbnRzGA0gAygLMhcuc2tlaW4uY2x1c3Rlci52MS5HcmFudBI6CgdzZWNyZXRzGA4gAygLMikuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LlNlY3JldHNFbnRyeRIUCgx0cmlnZ2VyX2pzb24YDyABKAkSEwoLdHJhY2VwYXJlbnQYECABKAkSDQoFc3RkaW4YESABKAwSFwoPYnl0ZXNfYXNfYmFzZTY0GBIgASgIGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMU2VjcmV0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZgoFR3JhbnQSKQoEa2luZBgBIAEoDjIbLnNrZWluLmNsdXN0ZXIudjEuR3JhbnRLaW5kEhIKCmNoYW5uZWxfaWQYAiABKAkSEAoIc3VidG9waWMYAyABKAkSDAoEbmFtZRgEIAEoCSLVAwoJUnVuUmVzdWx0EiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEioKBXN0YXRlGAIgASgOMhsuc2tlaW4uY2x1c3Rlci52MS5UYXNrU3RhdGUSLwoGcmVhc29uGAMgASgOMh8uc2tlaW4uY2x1c3Rlci52MS5GYWlsdXJlUmVhc29uEg0KBWVycm9yGAQgASgJEhQKDHJlc3VsdHNfanNvbhgFIAEoCRIuCgZzdGFnZWQYBiABKAsyHi5za2Vpbi5jbHVzdGVyLnYxLlN0YWdlZFJlc3VsdBITCgtkdXJhdGlvbl9tcxgHIAEoARIYChBvdXRwdXRfdHJ1bmNhdGVkGAggASgIEhIKCnByZXBhcmVfbXMYCSABKAESDgoGZnJhbWVzGAogAygJEhMKBmNwdV9tcxgLIAEoAUgAiAEBEhgKEG91dHB1dF9pbl9yZXN1bHQYDCABKAgSMwoNc3RhdGVfZW50cmllcxgNIAMoCzIcLnNrZWluLmNsdXN0ZXIudjEuU3RhdGVFbnRyeRItCgdvZmZsaW5lGA4gASgLMhwuc2tlaW4uY2x1c3Rlci52MS5PZmZsaW5lUnVuQgkKB19jcHVfbXMigAEKCk9mZmxpbmVSdW4SDwoHdGFza19pZBgBIAEoCRIPCgd0aWNrX21zGAIgASgEEhIKCnN0YXJ0ZWRfbXMYAyABKAQSEwoLZmluaXNoZWRfbXMYBCABKAQSFwoPd2l0aG91dF9zZXNzaW9uGAUgASgIEg4KBm1pc3NlZBgGIAEoDSKEAQoKU3RhdGVFbnRyeRIOCgZjbGllbnQYASABKAkSCwoDa2V5GAIgASgJEhkKDHJlYWRfdmVyc2lvbhgDIAEoBEgAiAEBEhIKBXZhbHVlGAQgASgMSAGIAQESDwoHZGVsZXRlZBgFIAEoCEIPCg1fcmVhZF92ZXJzaW9uQggKBl92YWx1ZSIyCgxTdGFnZWRSZXN1bHQSDgoGZGlnZXN0GAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAQq6gEKCVRhc2tTdGF0ZRIaChZUQVNLX1NUQVRFX1VOU1BFQ0lGSUVEEAASFgoSVEFTS19TVEFURV9QRU5ESU5HEAESGAoUVEFTS19TVEFURV9TQ0hFRFVMRUQQAhIWChJUQVNLX1NUQVRFX1JVTk5JTkcQAxIYChRUQVNLX1NUQVRFX0NPTVBMRVRFRBAEEhUKEVRBU0tfU1RBVEVfRkFJTEVEEAUSFgoSVEFTS19TVEFURV9TS0lQUEVEEAYSFgoSVEFTS19TVEFURV9TVE9QUEVEEAcSFgoSVEFTS19TVEFURV9VTktOT1dOEAgqpQIKDUZhaWx1cmVSZWFzb24SHgoaRkFJTFVSRV9SRUFTT05fVU5TUEVDSUZJRUQQABIaChZGQUlMVVJFX1JFQVNPTl9USU1FT1VUEAESFgoSRkFJTFVSRV9SRUFTT05fT09NEAISFwoTRkFJTFVSRV9SRUFTT05fVFJBUBADEh4KGkZBSUxVUkVfUkVBU09OX0dVRVNUX0VSUk9SEAQSHgoaRkFJTFVSRV9SRUFTT05fV09SS0VSX0xPU1QQBRIhCh1GQUlMVVJFX1JFQVNPTl9NT0RVTEVfSU5WQUxJRBAGEh8KG0ZBSUxVUkVfUkVBU09OX0ZFVENIX0ZBSUxFRBAHEiMKH0ZBSUxVUkVfUkVBU09OX05PX1NVQ0hfRlVOQ1RJT04QCCpaCgZPbkxvc3QSFwoTT05fTE9TVF9VTlNQRUNJRklFRBAAEhMKD09OX0xPU1RfUkVRVUVVRRABEhAKDE9OX0xPU1RfRkFJTBACEhAKDE9OX0xPU1RfV0FJVBADKlQKCUdyYW50S2luZBIaChZHUkFOVF9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSR1JBTlRfS0lORF9QVUJMSVNIEAESEwoPR1JBTlRfS0lORF9SRUFEEAJiBnByb3RvMw");
 
 /**
  * The identity of one assignment. Every report of a worker about a run contains it, and is accepted only while the fence
@@ -463,6 +463,13 @@ export type RunResult = Message<"skein.cluster.v1.RunResult"> & {
    * @generated from field: repeated skein.cluster.v1.StateEntry state_entries = 13;
    */
   stateEntries: StateEntry[];
+
+  /**
+   * The worker started the run by itself, for a tick of an OfflineTask; absent: a manager assigned it.
+   *
+   * @generated from field: skein.cluster.v1.OfflineRun offline = 14;
+   */
+  offline?: OfflineRun | undefined;
 };
 
 /**
@@ -471,6 +478,63 @@ export type RunResult = Message<"skein.cluster.v1.RunResult"> & {
  */
 export const RunResultSchema: GenMessage<RunResult> = /*@__PURE__*/
   messageDesc(file_cluster_v1_run, 6);
+
+/**
+ * How a worker started a run by itself. The fence of the run is that of its OfflineTask, and its id follows from the task, the fence and
+ * the tick, so that a tick is recorded once. It is not part of Hello, and is sent only to managers with takes_offline_runs.
+ *
+ * @generated from message skein.cluster.v1.OfflineRun
+ */
+export type OfflineRun = Message<"skein.cluster.v1.OfflineRun"> & {
+  /**
+   * Task id, a UUID.
+   *
+   * @generated from field: string task_id = 1;
+   */
+  taskId: string;
+
+  /**
+   * The tick, in milliseconds since 1970.
+   *
+   * @generated from field: uint64 tick_ms = 2;
+   */
+  tickMs: bigint;
+
+  /**
+   * When the run began, by the clock of the worker, in milliseconds since 1970.
+   *
+   * @generated from field: uint64 started_ms = 3;
+   */
+  startedMs: bigint;
+
+  /**
+   * When it ended, by the same clock.
+   *
+   * @generated from field: uint64 finished_ms = 4;
+   */
+  finishedMs: bigint;
+
+  /**
+   * The worker had no session when the run began.
+   *
+   * @generated from field: bool without_session = 5;
+   */
+  withoutSession: boolean;
+
+  /**
+   * Ticks since the run before it that started no run.
+   *
+   * @generated from field: uint32 missed = 6;
+   */
+  missed: number;
+};
+
+/**
+ * Describes the message skein.cluster.v1.OfflineRun.
+ * Use `create(OfflineRunSchema)` to create a new message.
+ */
+export const OfflineRunSchema: GenMessage<OfflineRun> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_run, 7);
 
 /**
  * A key of the state of a task that a run has read or written.
@@ -519,7 +583,7 @@ export type StateEntry = Message<"skein.cluster.v1.StateEntry"> & {
  * Use `create(StateEntrySchema)` to create a new message.
  */
 export const StateEntrySchema: GenMessage<StateEntry> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 7);
+  messageDesc(file_cluster_v1_run, 8);
 
 /**
  * A result staged by digest: the manager has all chunks before a RunResult refers to it.
@@ -547,7 +611,7 @@ export type StagedResult = Message<"skein.cluster.v1.StagedResult"> & {
  * Use `create(StagedResultSchema)` to create a new message.
  */
 export const StagedResultSchema: GenMessage<StagedResult> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 8);
+  messageDesc(file_cluster_v1_run, 9);
 
 /**
  * State of a task or run. HTTP counts the same states from 0 (pending), which a protocol enum must not do; only

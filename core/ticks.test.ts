@@ -1,6 +1,6 @@
 // task-manager.md section 1 and mechanisms section 6: schedules with time zones
 import { expect, test } from 'vitest'
-import { dueTicks, nextTick } from './cron.ts'
+import { dueTicks, nextTick } from './ticks.ts'
 
 const at = (text: string) => new Date(text)
 
