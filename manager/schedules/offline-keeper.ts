@@ -1,7 +1,7 @@
 /**
  * Gives offline tasks to their workers and takes them back (decision 0161). A worker first gets the definition and fetches the module; when it has
  * both on disk, it gets the ticks too, and no manager starts them any more. A change of the task takes them back: at the next round a manager starts
- * its ticks again, or its worker gets it anew.
+ * its ticks again, or its worker gets it as it is now.
  */
 import { BoundedCache } from '#core/bounded-cache.ts'
 import type { Database } from '#core/database/index.ts'
@@ -36,7 +36,7 @@ const HANDOVER_MS = 5_000
 const RESEND_MS = 60_000
 /** Tasks that are taken back in one round. */
 const MAX_TAKEN_BACK = 100
-/** Tasks that cannot be offline, of which each is told once. */
+/** Tasks that cannot be offline, each reported once. */
 const MAX_REFUSED = 10_000
 /** Offline tasks of one worker. Further ones stay with the managers. */
 const MAX_TASKS = 1_000
@@ -74,7 +74,7 @@ class OfflineKeeper {
   readonly #deps: OfflineKeeperDeps
   /** Sessions of workers of an earlier version, which have no offline tasks. */
   readonly #older = new WeakSet<WorkerSession>()
-  /** Versions of tasks that cannot be offline, each told once. */
+  /** Versions of tasks that cannot be offline, each reported once. */
   readonly #refused = new BoundedCache<number, string>({ maxEntries: MAX_REFUSED })
 
   constructor(deps: OfflineKeeperDeps) {

@@ -180,7 +180,7 @@ test('a run is recorded once however often it is reported, with what the worker 
   expect(await fieldsOf(id)).toMatchObject({ missed_ticks: 4 })
 })
 
-test('an edit voids the fence: what is reported later is not recorded, and the worker gets the task anew', async () => {
+test('an edit voids the fence: what is reported later is not recorded, and the worker gets the changed task', async () => {
   const worker = await joinFake()
   const id = await client.task('add', { inputs: [1, 2], schedule: SELDOM, worker_id: worker.id, offline: true })
   const { fence, firstMs } = await takeOver(worker, id)
