@@ -92,7 +92,13 @@ class OfflineKeeper {
       database.db,
       sessions.map(({ id }) => id),
     )
-    for (const session of sessions) await this.#serve(session, boundedOf(found.get(session.id)))
+    for (const session of sessions)
+      await this.#serve(session, boundedOf(found.get(session.id))).catch((error: unknown) => {
+        this.#deps.logger.warn(
+          { err: error, worker: session.id },
+          'failed to check the offline tasks of a worker; retrying',
+        )
+      })
   }
 
   /** Looks at each session of a worker of an earlier version once. */
@@ -229,12 +235,16 @@ class OfflineKeeper {
   }
 
   async #refuse({ key, id, version }: OfflineTask, error: unknown): Promise<void> {
-    if (!(error instanceof ServiceError) || error.kind === 'internal') throw error
+    const { database, logger } = this.#deps
+    // One task does not keep others from their workers.
+    if (!(error instanceof ServiceError) || error.kind === 'internal') {
+      logger.warn({ err: error, task: id }, 'failed to prepare an offline task; retrying')
+      return
+    }
     // The registry may answer the next time.
     if (error.kind === 'unavailable' || error.kind === 'timeout') return
     if (this.#refused.get(key) === version) return
     this.#refused.set(key, version)
-    const { database, logger } = this.#deps
     logger.info({ task: id, reason: error.message }, 'a task cannot be offline; a task manager starts its ticks')
     const reason = `it is not offline: ${error.message}`
     await writeRefusals(database, [
@@ -270,7 +280,8 @@ export function firstTickOf(
   { schedule, timezone, next_tick_at: next }: Pick<OfflineTask, 'schedule' | 'timezone' | 'next_tick_at'>,
   now: Date,
 ): { firstTick: Date; skipped: number } | undefined {
-  if (next === null) return undefined
+  // One that is due is a manager's, however long it has been.
+  if (next === null || Date.parse(next) <= now.getTime()) return undefined
   const free = now.getTime() + HANDOVER_MS
   let firstTick = new Date(next)
   let skipped = 0

@@ -338,3 +338,16 @@ test('a task is ready when it and its module are on disk, and its ticks are not 
   expect(machine.ran).toEqual([])
   await offline.close()
 })
+
+test('a schedule that the worker cannot read stops no other task', async () => {
+  const other = offlineTask()
+  const unreadable = create(OfflineTaskSchema, { ...offlineTask(), schedule: 'nonsense' })
+  if (unreadable.assignment !== undefined)
+    unreadable.assignment = { ...unreadable.assignment, taskId: '22222222-2222-4222-8222-222222222222' }
+  const machine = new Machine()
+  const offline = await machine.start()
+  give(offline, machine, [unreadable, other])
+  await live(offline, machine, 2 * MINUTE)
+  expect(machine.ran).toHaveLength(2)
+  await offline.close()
+})

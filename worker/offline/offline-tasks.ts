@@ -207,7 +207,9 @@ export class OfflineTasks {
     const hasSome = this.#kept.values().some(({ task }) => fenceOf(task) > 0n)
     if (this.#isClosed || !hasSome) return
     this.#timer = setTimeout(() => {
-      void this.startDue().finally(() => this.#arm())
+      void this.startDue()
+        .catch((error: unknown) => this.#warn(error, 'failed to start ticks of offline tasks; retrying'))
+        .finally(() => this.#arm())
     }, this.#deps.checkMs ?? CHECK_MS)
   }
 
@@ -220,7 +222,7 @@ export class OfflineTasks {
     for (const kept of this.#kept.values()) {
       if (turns.isOver) await turns.next()
       if (fenceOf(kept.task) === 0n || kept.gone.signal.aborted) continue
-      const started = this.#pass(kept, now)
+      const started = this.#passSafely(kept, now)
       if (started !== undefined) passed.push({ kept, started })
     }
     const due = passed.filter(({ kept }) => !kept.gone.signal.aborted)
@@ -237,6 +239,17 @@ export class OfflineTasks {
       return
     }
     for (const { kept, started } of due) void this.#run(kept, started)
+  }
+
+  /** A schedule that this version cannot read has no ticks, and stops no others. */
+  #passSafely(kept: Kept, now: number): StartedTick | undefined {
+    try {
+      return this.#pass(kept, now)
+    } catch (error) {
+      this.#warn(error, 'failed to compute the ticks of an offline task', kept)
+      kept.nextMs = null
+      return undefined
+    }
   }
 
   /** The tick to start; undefined: none is due, or it is missed. */
