@@ -38,7 +38,7 @@ export function ScheduleDialog({ task, onClose }: { task: Task; onClose: () => v
       <ScheduleFields form={form} onChange={setForm} timezone={timezone} onTimezone={setTimezone} />
       {schedule === '' ? null : (
         <Check checked={isOffline} onChange={setOffline}>
-          Its worker starts it by its own clock, without a network too
+          Without a network too, by the clock of its worker
         </Check>
       )}
       {schedule === '' || !isOffline ? null : <WorkerField value={worker} onChange={setWorker} />}
