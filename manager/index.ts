@@ -117,6 +117,7 @@ export async function startManager(deps: ManagerDeps): Promise<Manager> {
       measurements: services.measurements,
       tickets,
       output: services.output,
+      recordOffline: services.recordOffline,
       delivery: {
         modules: createModuleRefs(config.proxyAddress, tickets),
         readGiven: (run) => readGiven(services.contents, run),

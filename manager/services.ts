@@ -42,6 +42,7 @@ import { RunsService } from './runs/service.ts'
 import { startRoutes } from './runs/start-routes.ts'
 import { startRuleCalls } from './rules/rule-calls.ts'
 import { RunStarter } from './runs/starter.ts'
+import { startOfflineKeeper } from './schedules/offline-keeper.ts'
 import { startScheduler } from './schedules/scheduler.ts'
 import { AmountQuotas } from './store/amount-quotas.ts'
 import { ModuleCatalogue } from './store/catalogue.ts'
@@ -65,6 +66,8 @@ import { CountedQuota } from './writer/counted-quota.ts'
 import { RunEndings } from './writer/endings.ts'
 import { KnownTasks } from './writer/known-tasks.ts'
 import { countEnd } from './writer/metrics.ts'
+import { createOfflineRecorder } from './writer/offline-runs.ts'
+import type { RecordOffline } from './writer/offline-runs.ts'
 import { FairShares } from './writer/fair-shares.ts'
 import { RunQueues } from './writer/queues.ts'
 import { stopTaskRuns } from './writer/stop-task.ts'
@@ -96,6 +99,7 @@ export class ManagerServices {
   readonly tickets: TicketIssuer
   readonly writer: RunWriter
   readonly leases: LeaseMonitor
+  readonly recordOffline: RecordOffline
   readonly output: ReturnType<typeof createRunOutput>
   readonly contents: MessageContents
   readonly modules: ReturnType<typeof createModules>
@@ -157,6 +161,15 @@ export class ManagerServices {
       signal: this.#stopping.signal,
     })
     const { writer } = this
+    this.recordOffline = createOfflineRecorder({
+      database,
+      counted: this.#counted,
+      endings,
+      onTasksChanged: (keys) => {
+        reader.forget(keys)
+        this.#events.wake()
+      },
+    })
     this.output = createRunOutput({ database, logger, bytes: this.#counted.bytes })
     this.contents = createMessageContents(database.db)
     const { contents } = this
@@ -255,6 +268,13 @@ export class ManagerServices {
     this.#letters = new LettersService({ database, bus, access, tasks })
     this.#replays = new ReplaysService({ database, bus, access, tasks, newId: randomUUID })
     const scheduler = startScheduler({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
+    const offlineKeeper = startOfflineKeeper({
+      database,
+      cluster,
+      resolveImage: this.modules.resolve,
+      logger,
+      intervalMs: timing.sweepIntervalMs,
+    })
     const engine = new WorkflowEngine({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
     endings.onEvery((ended) => engine.ended(ended.runId))
     endings.onEvery(countEnd)
@@ -269,6 +289,7 @@ export class ManagerServices {
         ruleCalls.stop(),
         rightsWatch.stop(),
         scheduler.stop(),
+        offlineKeeper.stop(),
         engine.stop(),
         sweeper.stop(),
       ])

@@ -19,6 +19,7 @@ export type { ClientPair, Dialling, DirectTls } from './dial.ts'
 export { UPLOAD_TAG, formatPullPath, parsePullPath, repositoryNameOf } from './distribution.ts'
 export type { PullPath } from './distribution.ts'
 export { createServiceClient, largeResponse, serviceDefinition, sessionRequests } from './grpc.ts'
+export { idOfTick } from './offline-runs.ts'
 export { UnreadableMessage } from './large-messages.ts'
 export type {
   GeneratedService,

@@ -32,6 +32,8 @@ import {
   peerAddressOf,
 } from './modules/index.ts'
 import type { ModuleSource } from './modules/index.ts'
+import { OfflineStore, OfflineTasks } from './offline/index.ts'
+import type { OfflineTasksDeps } from './offline/index.ts'
 import { createRunnerPool, stageRunnerCode } from './runner/index.ts'
 import type { RunnerPool } from './runner/index.ts'
 import { Runs } from './runs/runs.ts'
@@ -87,9 +89,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   const managers = new Managers(config.managers)
   const isolation = await establishIsolation({ required: config.isolation, folder: open })
   const isPlatformOnly = await servesPlatformOnly(isolation.level, options)
-  const spool = await Spool.open(join(folder, 'spool'), { maxBytes: config.spoolBytes })
-  opening.defer(() => spool.close())
-  tellDamage(spool, join(folder, 'spool'), logger)
+  const spool = await openSpool(opening, join(folder, 'spool'), config, logger)
   const store = await openModules(opening, { config, logger, folder, open, credentials, managers, isolation })
   const { modules, components } = store
   const { slots, backlog, runMemoryBytes, runners } = capacityOf(config)
@@ -110,7 +110,9 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   options.onDrainRequest?.(() => {
     runs.isDraining = true
   })
-  const lease = new Lease({ now: monotonicMs, wallNow: Date.now })
+  const clocks = { now: monotonicMs, wallNow: Date.now }
+  const lease = new Lease(clocks)
+  const offline = await openOffline(opening, { folder, modules, runs, clocks, isPlatformOnly, logger })
   const membership = new Membership({
     ...options,
     ...credentials,
@@ -121,6 +123,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     backlog,
     runMemoryBytes,
     runs,
+    offline,
     modules,
     lease,
     measure: () => measurementsOf({ pool, spool, modules }),
@@ -147,6 +150,13 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     await parts.disposeAsync()
   }
   return { id, isolation: isolation.level, stop: () => (stopping ??= stop()) }
+}
+
+async function openSpool(opening: AsyncDisposableStack, path: string, config: WorkerConfig, logger: Logger) {
+  const spool = await Spool.open(path, { maxBytes: config.spoolBytes })
+  opening.defer(() => spool.close())
+  tellDamage(spool, path, logger)
+  return spool
 }
 
 /** What the file of results has lost since the last start. */
@@ -290,6 +300,16 @@ async function openModules(
     modulePeerAddress: peers === undefined ? '' : peerAddressOf(config, peers.port),
   }
   return { modules, components, membership }
+}
+
+type OfflineOptions = Omit<OfflineTasksDeps, 'store'> & { folder: string }
+
+/** Schedules that this worker starts by itself. */
+async function openOffline(opening: AsyncDisposableStack, { folder, ...deps }: OfflineOptions): Promise<OfflineTasks> {
+  const store = new OfflineStore(join(folder, 'offline'), deps.logger)
+  const offline = await OfflineTasks.start({ ...deps, store })
+  opening.defer(() => offline.close())
+  return offline
 }
 
 type ToldParts = Pick<StartWorkerOptions, 'config' | 'version' | 'readiness'> &

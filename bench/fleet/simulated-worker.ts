@@ -107,6 +107,12 @@ export async function startSimulatedWorker(options: SimulatedOptions): Promise<S
     backlog: 0,
     runMemoryBytes: undefined,
     runs,
+    offline: {
+      count: 0,
+      connect: () => undefined,
+      disconnect: () => undefined,
+      replace: () => undefined,
+    },
     modules,
     lease: new Lease({ now: monotonicMs, wallNow: Date.now }),
     // What an idle worker says of itself.

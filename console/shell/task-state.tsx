@@ -26,6 +26,11 @@ export function TaskState({ state }: { state: number }) {
   )
 }
 
+/** The mark of a run that its worker started without a task manager. */
+export function RanOffline({ run }: { run: { ran_offline?: boolean } }) {
+  return run.ran_offline === true ? <span className="tag">offline</span> : null
+}
+
 const ACTIVITIES = {
   active: { word: 'Active', tone: 'ok' },
   paused: { word: 'Paused', tone: 'warn' },

@@ -222,6 +222,7 @@ async function register(
       maxMessageBytes: BigInt(MAX_SESSION_MESSAGE_BYTES),
       takesOutputInResult: true,
       keepsState: true,
+      takesOfflineRuns: true,
     },
   })
 }
@@ -273,5 +274,6 @@ async function findWorker(
     epoch: row.session_epoch,
     cachedDigests,
     peerAddress,
+    offlineTasks: hello.takesOfflineTasks ? hello.offlineTasks : undefined,
   }
 }

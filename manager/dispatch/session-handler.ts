@@ -5,6 +5,7 @@
 import { once } from 'node:events'
 import { status } from '@grpc/grpc-js'
 import { ServiceError, kindOf, presentError } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
 import { createTurns, inTurns } from '#core/turns.ts'
@@ -29,9 +30,10 @@ import type { RunWriter } from '../writer/writer.ts'
 import type { LeaseMonitor } from '../workers/leases.ts'
 import type { Cluster } from '../placement/cluster.ts'
 import { grpcFailure } from './failure.ts'
-import { fromMeasurements, fromRef, fromResult, toRef } from './translate.ts'
+import { fromMeasurements, fromOfflineResult, fromRef, fromResult, toRef } from './translate.ts'
 import { readClaims, welcomeParts } from './welcome.ts'
 import { WorkerStream, type Delivery } from './worker-stream.ts'
+import type { RecordOffline } from '../writer/offline-runs.ts'
 import type { WorkerMeasurements } from '../placement/metrics.ts'
 import { WorkerSession, type WorkerFacts } from '../placement/worker-session.ts'
 
@@ -41,6 +43,8 @@ export type SessionDeps = {
   leases: LeaseMonitor
   measurements: WorkerMeasurements
   output: RunOutput
+  /** Records runs that the worker has started by itself; returns the ids of those that are recorded, now or earlier. */
+  recordOffline: RecordOffline
   guests: Guests
   delivery: Delivery
   logger: Logger
@@ -58,6 +62,10 @@ const MAX_RESULTS = 1_000
 const MAX_REASON_CHARS = 4096
 /** Ids in a line of the log. */
 const MAX_NAMED_WORKERS = 10
+/** Offline tasks of a worker that are noted as ready. */
+const MAX_READY = 10_000
+/** The text of a time. */
+const MAX_VERSION_CHARS = 64
 /** This is longer than any digest. */
 const MAX_DIGEST_CHARS = 128
 /** Unread messages of a worker; beyond it reading from the worker pauses. */
@@ -245,6 +253,13 @@ class SessionHandler {
       case 'cancelAck':
         // False: the worker does not hold this run. Its deadline in the database ends the run if no result arrives.
         return
+      case 'offlineReady':
+        await inTurns(message.value.tasks, ({ taskId, version }) => {
+          const { offline } = session
+          if (offline === undefined || offline.ready.size >= MAX_READY) return
+          if (isId(taskId) && version.length <= MAX_VERSION_CHARS) offline.ready.set(taskId, version)
+        })
+        return
       case 'guestCall':
         this.#answerGuest(message.value).catch(this.#unwritten)
         return
@@ -314,7 +329,12 @@ class SessionHandler {
     const ends: { run: RunIdentity; ending: RunEnding }[] = []
     const repeated: AssignedRun[] = []
     const staged: Promise<unknown>[] = []
+    const offline: ReturnType<typeof fromOfflineResult>[] = []
     await inTurns(results, (result) => {
+      if (result.offline !== undefined) {
+        offline.push(fromOfflineResult(result))
+        return
+      }
       const run = fromRef(result.run)
       session.confirm(run)
       const ending = fromResult(result)
@@ -324,6 +344,8 @@ class SessionHandler {
       if (held !== undefined) repeated.push(held)
       ends.push({ run, ending })
     })
+    if (offline.length > 0) void this.#recordOffline(offline)
+    if (ends.length === 0) return
     // Staged parts are in the database before the result that refers to them. Results without parts do not wait for those of others.
     const recorded = Promise.all(staged).then((failures) => {
       for (const failure of failures) if (failure !== undefined) throw failure as Error
@@ -335,6 +357,18 @@ class SessionHandler {
       // Without an acknowledgement the worker registers again and resends its spool.
       cluster.remove(session)
     })
+  }
+
+  async #recordOffline(ended: readonly ReturnType<typeof fromOfflineResult>[]): Promise<void> {
+    const { session } = this
+    try {
+      const recorded = await this.#deps.recordOffline(session, ended)
+      for (const { run } of ended) session.acknowledge({ run, recorded: recorded.has(run.id) })
+      session.flush()
+    } catch (error) {
+      // The worker sends them again at a later heartbeat.
+      this.#unwritten(error)
+    }
   }
 
   /**

@@ -1,13 +1,16 @@
 /** Converts between the manager's values and the messages of the protocol, without rules of its own. */
+import { create } from '@bufbuild/protobuf'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import {
   FailureReason as WireReason,
   GrantKind,
   OnLost as WireOnLost,
   WireTaskState,
-  type AssignmentSchema,
+  AssignmentSchema,
   type HttpGrantSchema,
   type ModuleRefSchema,
+  type OfflineTaskSchema,
+  idOfTick,
   type RunRef,
   type RunRefSchema,
   type RunResult,
@@ -29,6 +32,8 @@ import {
 import type { HttpGrant } from '../model/http-grant.ts'
 import type { FailureReason, AssignedRun, RunEnding, RunIdentity, StateEntry } from '../model/run.ts'
 import type { WorkerMeasured } from '../placement/metrics.ts'
+import type { OfflineOffer } from '../placement/worker-session.ts'
+import type { OfflineEnd } from '../store/offline-tasks.ts'
 import type { OnLost } from '../model/task-fields.ts'
 import { givenInline, type GivenTo } from './given-messages.ts'
 
@@ -114,6 +119,58 @@ function toHttpGrant(grant: HttpGrant): MessageInitShape<typeof HttpGrantSchema>
     timeoutMs: BigInt(Math.round(parseDurationMs(grant.timeout, '/http/timeout'))),
   }
 }
+
+/** The assignment of each run of an offline task. Its results come late, and are never staged. */
+export function toOfflineTask(
+  { version, schedule, timezone, isCaughtUp, firstTickMs, fence, run: { spec, digest } }: OfflineOffer,
+  module: MessageInitShape<typeof ModuleRefSchema>,
+): MessageInitShape<typeof OfflineTaskSchema> {
+  const handle = { id: '', attempt: 1, fence, key: 0, taskKey: 0, drivesTask: true, parentId: null, digest, needs: '' }
+  const run = { ...handle, spec, state: TASK_STATE.scheduled }
+  const assignment = create(AssignmentSchema, toAssignment(run, module, {}))
+  if (assignment.limits !== undefined) assignment.limits.maxResultBytes = BigInt(MAX_INLINE_RESULT_BYTES)
+  return { version, assignment, schedule, timezone, catchUp: isCaughtUp, firstTickMs: BigInt(firstTickMs) }
+}
+
+/** The latest time that JavaScript and PostgreSQL know. */
+const MAX_TIME_MS = 8_640_000_000_000_000n
+const MAX_MISSED = 1_000_000
+
+/** A run that its worker has started by itself. Throws `malformed` for an id that is not that of its tick. */
+export function fromOfflineResult(result: RunResult): { run: RunIdentity; ending: RunEnding; end: OfflineEnd } {
+  const run = fromRef(result.run)
+  const { taskId, tickMs, startedMs, finishedMs, withoutSession, missed } = result.offline ?? NO_OFFLINE
+  if (!isId(taskId)) throw new ServiceError('malformed', 'the task of a run must be a UUID')
+  if ([tickMs, startedMs, finishedMs].some((time) => time > MAX_TIME_MS))
+    throw new ServiceError('malformed', 'a time of a run is out of range')
+  if (run.id !== idOfTick(taskId, BigInt(run.fence), Number(tickMs)))
+    throw new ServiceError('malformed', 'the id of a run must be that of its tick')
+  const told = fromResult(result)
+  const isLost = result.reason === WireReason.WORKER_LOST && told.state === TASK_STATE.failed
+  const ending = { ...told, staged: null, ...(isLost ? { reason: 'worker_lost' as const } : {}) }
+  const { state, reason, error, frames, results, durationMs, prepareMs, outputTruncated } = ending
+  const end: OfflineEnd = {
+    id: run.id,
+    taskId,
+    fence: run.fence,
+    tickMs: Number(tickMs),
+    startedMs: Number(startedMs),
+    finishedMs: Number(finishedMs),
+    ranOffline: withoutSession,
+    missed: Math.min(missed, MAX_MISSED),
+    state,
+    reason,
+    error: error?.toWellFormed() ?? null,
+    frames: frames.map((frame) => frame.toWellFormed()),
+    results,
+    durationMs,
+    prepareMs,
+    outputTruncated,
+  }
+  return { run, ending, end }
+}
+
+const NO_OFFLINE = { taskId: '', tickMs: 0n, startedMs: 0n, finishedMs: 0n, withoutSession: false, missed: 0 }
 
 /**
  * Tasks from before validation can have other values, and a value that is not a string would end the session of its

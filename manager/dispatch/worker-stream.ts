@@ -7,9 +7,9 @@ import type { AssignedModule, ModulePeer } from '../model/module.ts'
 import { moduleOf, type AssignedRun, type RunIdentity } from '../model/run.ts'
 import { withDeadline } from '#core/time.ts'
 import type { ModuleRefs } from '../modules/module-refs.ts'
-import type { NewAssignment, Receipt, WorkerLink } from '../placement/worker-session.ts'
+import type { NewAssignment, OfflineOffer, Receipt, WorkerLink } from '../placement/worker-session.ts'
 import type { GivenTo } from './given-messages.ts'
-import { toAssignment, toRef } from './translate.ts'
+import { toAssignment, toOfflineTask, toRef } from './translate.ts'
 
 /** Dependencies of an assignment besides its run. */
 export type Delivery = {
@@ -113,6 +113,13 @@ export class WorkerStream implements WorkerLink {
 
   drain(isAsked: boolean): void {
     this.tell({ case: 'drain', value: { draining: isAsked } })
+  }
+
+  offline(offers: readonly OfflineOffer[]): void {
+    const tasks = offers.map((offer) =>
+      toOfflineTask(offer, this.#delivery.modules.of(this.#workerId, moduleOf(offer.run), [])),
+    )
+    this.tell({ case: 'offlineTasks', value: { tasks, nowMs: BigInt(Date.now()) } })
   }
 
   prefetch(module: AssignedModule, peers: readonly ModulePeer[]): void {

@@ -457,6 +457,16 @@ export const TASK_FIELDS = {
     show: (catchUp, { schedule }) => (schedule === null ? undefined : catchUp),
     isOptional: true,
   }),
+  offline: field({
+    given: Type.Boolean({
+      description:
+        'The worker of `worker_id` starts the ticks of `schedule` by its own clock, with a task manager or without one, and reports the runs afterwards. Requires both fields, and is refused with secrets, channels, commands, `broadcast`, `daemon` and in a workflow',
+    }),
+    shown: Type.Boolean(),
+    default: false as boolean,
+    show: (offline) => (offline ? true : undefined),
+    isOptional: true,
+  }),
   trigger: field({
     given: TriggerField,
     shown: TriggerField,

@@ -4,7 +4,7 @@
  */
 import { monotonicMs } from '#core/time.ts'
 import type { AssignedModule, ModulePeer } from '../model/module.ts'
-import type { AssignedRun, RunIdentity } from '../model/run.ts'
+import type { AssignedRun, RunIdentity, RunSpec } from '../model/run.ts'
 import { BudgetedRuns } from './budgeted-runs.ts'
 import type { WorkerMeasured } from './metrics.ts'
 import type { WorkerView } from './placement.ts'
@@ -27,6 +27,32 @@ export type WorkerFacts = {
   cachedDigests: readonly string[]
   /** Address at which it serves modules to its site; empty: it does not. */
   peerAddress: string
+  /** Offline tasks that it has from earlier sessions; undefined: it takes none. */
+  offlineTasks?: number | undefined
+}
+
+/** A task for whose ticks a worker is asked, or whose ticks it starts. */
+export type OfflineOffer = {
+  /** Changes with every change of the task. */
+  version: string
+  schedule: string
+  timezone: string
+  isCaughtUp: boolean
+  firstTickMs: number
+  /** 0: a manager starts its ticks, until the worker is ready. */
+  fence: number
+  run: { spec: RunSpec; digest: string }
+}
+
+/** What is known of the offline tasks of a worker in its session. */
+export type OfflineSession = {
+  /** Tasks that it had when the session began. */
+  readonly held: number
+  /** Versions that it has on disk with their modules, by task id. */
+  readonly ready: Map<string, string>
+  /** What was sent last; undefined: nothing. */
+  sent: string | undefined
+  sentMs: number
 }
 
 /** A run with the peers that can serve its module. */
@@ -40,6 +66,7 @@ export type WorkerLink = {
   acknowledge(receipts: readonly Receipt[]): void
   cancel(runs: readonly RunIdentity[]): void
   drain(isAsked: boolean): void
+  offline(tasks: readonly OfflineOffer[]): void
   prefetch(module: AssignedModule, peers: readonly ModulePeer[]): void
   /** Tells the worker to disconnect and to register again later. */
   goAway(reason: string): void
@@ -66,6 +93,8 @@ export class WorkerSession implements WorkerView {
   readonly backlog: number
   readonly epoch: number
   readonly peerAddress: string
+  /** undefined: it takes no offline tasks. */
+  readonly offline: OfflineSession | undefined
   /** Runs by id, from the commit of their assignment to the commit of their end. */
   readonly runs: Map<string, AssignedRun>
   readonly runMemoryBytes: number | undefined
@@ -116,6 +145,10 @@ export class WorkerSession implements WorkerView {
     this.runs = this.#budgeted ?? new Map()
     this.epoch = facts.epoch
     this.peerAddress = facts.peerAddress
+    this.offline =
+      facts.offlineTasks === undefined
+        ? undefined
+        : { held: facts.offlineTasks, ready: new Map(), sent: undefined, sentMs: nowMs }
     this.isDrainAsked = facts.isDraining
     this.freeSlots = facts.slots
     this.cachedDigests = new Set(facts.cachedDigests.slice(0, MAX_CACHED_DIGESTS))
@@ -199,6 +232,11 @@ export class WorkerSession implements WorkerView {
   close(): void {
     this.isAlive = false
     this.#link.close()
+  }
+
+  /** All offline tasks of the worker: those that are missing are no longer its own. */
+  sendOffline(tasks: readonly OfflineOffer[]): void {
+    this.#link.offline(tasks)
   }
 
   /** Tells the worker to fetch a module before it is needed. */

@@ -208,6 +208,11 @@ export const Run = Type.Object(
       }),
     ),
     output_truncated: Type.Boolean(),
+    ran_offline: Type.Optional(
+      Type.Boolean({
+        description: 'true: its worker started it without a task manager, and reported it afterwards. Otherwise absent',
+      }),
+    ),
     earlier_attempts: Type.Array(
       Type.Object({
         attempt: Type.Integer(),
@@ -329,6 +334,7 @@ export function presentRun(run: RunRecord, results: unknown): Run {
     results,
     ...(run.resultBytes === null ? {} : { result_bytes: run.resultBytes }),
     output_truncated: run.outputTruncated,
+    ...(run.ranOffline ? { ran_offline: true } : {}),
     earlier_attempts: run.earlier.map((attempt) => ({
       attempt: attempt.attempt,
       fence: attempt.fence,

@@ -57,6 +57,7 @@ const TYPES: Readonly<Record<TaskColumn, string>> = {
   grants: 'json',
   answers: 'json',
   http: 'json',
+  offline: 'boolean',
 }
 
 const OTHERS = {
@@ -159,6 +160,7 @@ function recordOf({ row, module }: NewTask, inserted: InsertedRow): TaskRecord {
     paused_at: null,
     granted_by: isPlain(fields) ? null : (caller?.id ?? null),
     missed_ticks: 0,
+    offline_since: null,
     trigger_status: null,
     last_error: null,
     needs_action: null,

@@ -64,6 +64,8 @@ export type RunRecord = {
   resultBytes: number | null
   isResultShown: boolean
   outputTruncated: boolean
+  /** Its worker started it without a task manager. */
+  ranOffline: boolean
   earlier: AttemptRecord[]
 }
 
@@ -98,6 +100,7 @@ type Row = {
   result_bytes: number | null
   is_result_shown: boolean
   output_truncated: boolean
+  ran_offline: boolean
 }
 
 /** Size of a result of `runs r` in bytes, in the row or staged. */
@@ -108,7 +111,7 @@ const columnsWith = (isShown: Sql<boolean>) => sql`
   r.key, r.id, k.id AS task_id, k.name AS task_name, k.domain_id, r.cause, r.drives_task, r.is_broadcast, r.parent_id, r.state, r.attempt, r.fence, w.id AS worker_id, r.module_digest,
     r.spec ->> 'module_reference' AS module_reference, r.spec -> 'module_notes' AS module_notes, r.created_at, r.assigned_at, r.running_at, r.finished_at, r.duration_ms,
     r.prepare_ms, r.reason, r.error, r.frames, CASE WHEN ${isShown} THEN r.results END AS results, (${isShown}) IS TRUE AS is_result_shown, r.result_digest,
-    CASE WHEN ${isShown} THEN r.result_bytes ELSE ${RESULT_BYTES} END AS result_bytes, r.output_truncated`
+    CASE WHEN ${isShown} THEN r.result_bytes ELSE ${RESULT_BYTES} END AS result_bytes, r.output_truncated, r.ran_offline`
 
 const OTHERS = sql`JOIN tasks k ON k.key = r.task_key LEFT JOIN workers w ON w.key = r.worker_key`
 
@@ -157,6 +160,7 @@ function fromRow(row: Row, earlier: AttemptRecord[]): RunRecord {
     resultBytes: row.result_bytes,
     isResultShown: row.is_result_shown,
     outputTruncated: row.output_truncated,
+    ranOffline: row.ran_offline,
     earlier,
   }
 }

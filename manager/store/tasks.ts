@@ -83,6 +83,8 @@ type TaskFacts = {
   next_tick_at: string | null
   /** Times of its schedule that started no run. */
   missed_ticks: number
+  /** Since when its worker starts its ticks; null: a manager does. */
+  offline_since: string | null
   paused_at: string | null
   /** Id of the user whose rights it uses; null: it uses none, or they were deleted. */
   granted_by: string | null
@@ -126,11 +128,15 @@ const LISTED_TASK = sql`NULL AS exports, NULL AS imports,
 const WHOLE_TASK = sql`m.exports, m.imports, ${resultIf(sql<boolean>`(r.result_digest IS NULL)`)}`
 
 const columnsWith = (description: Sql<unknown>, history: Sql<unknown>) => sql`
-  t.key, t.id, t.domain_id, t.user_key, t.state, t.run_key, t.module_key, ${sql.raw(columnsOf(TASK_COLUMNS))}, t.next_tick_at, t.missed_ticks,
+  t.key, t.id, t.domain_id, t.user_key, t.state, t.run_key, t.module_key, ${sql.raw(columnsOf(TASK_COLUMNS))}, t.next_tick_at, t.missed_ticks, ${OFFLINE_SINCE},
     t.paused_at, ${GRANTED_BY}, t.secret_names, t.depends_on, t.run_if, t.start_time, t.finish_time, t.created_at, t.updated_at, f.id AS workflow_id,
     CASE WHEN g.task_key IS NOT NULL THEN json_build_object('matched', g.matched, 'dropped', g.dropped,
       'dropped_reason', g.dropped_reason, 'last_match_at', g.last_match_at, 'expired', g.expired, 'behind_since', g.behind_since) END AS trigger_status,
     r.id AS run_id, r.error, r.reason, m.digest, m.size_bytes, m.kind, m.runtime, ${history}, ${description}`
+
+/** Looked up only for an offline task. */
+const OFFLINE_SINCE = sql`(SELECT o.granted_at FROM offline_tasks o
+    WHERE t.offline AND o.task_key = t.key AND o.task_version = coalesce(t.updated_at, t.created_at)) AS offline_since`
 
 /** The user is looked up only for a task that uses channels. */
 const GRANTED_BY = sql`(SELECT u.id FROM users u WHERE u.key = t.user_key

@@ -133,6 +133,12 @@ export const Task = Type.Object(
           'Times of its schedule that started no run: it was still running, could not be started within 60 s, or newer times were due; of a longer downtime, the first 60 are counted. Absent without a schedule',
       }),
     ),
+    offline_since: Type.Optional(
+      Type.String({
+        description:
+          'RFC 3339 in UTC: since when the worker of an offline task starts its ticks. Absent: the task manager starts them, and `next_tick_at` is the next one',
+      }),
+    ),
     trigger_status: Type.Optional(TriggerStatus),
     granted_by: Type.Optional(
       Type.String({
@@ -291,6 +297,7 @@ export function presentListedTask(task: TaskRecord): ListedTask {
     ...(task.schedule === null ? {} : { is_recurring: true }),
     ...(task.schedule === null || task.next_tick_at === null ? {} : { next_tick_at: formatTime(task.next_tick_at) }),
     ...(task.schedule === null ? {} : { missed_ticks: task.missed_ticks }),
+    ...(task.offline_since === null ? {} : { offline_since: formatTime(task.offline_since) }),
     ...(status === null ? {} : { trigger_status: shownStatus(status) }),
     ...(task.granted_by === null ? {} : { granted_by: task.granted_by }),
     ...(activity === undefined ? {} : { activity }),

@@ -17,6 +17,7 @@ import { actorOf } from '../access/callers.ts'
 import { refuseResultReferences } from '../model/result-references.ts'
 import { storeModule, type NewModule } from '../store/modules.ts'
 import { extrasOf } from './extras.ts'
+import { requireOffline } from './offline.ts'
 import {
   changesSecrets,
   grantorAfter,
@@ -264,6 +265,12 @@ export class TasksService {
     })
     const sealed = body.secrets === undefined ? null : await findSecrets(this.#deps.database.db, task.key)
     const extras = await extrasOf(this.#deps, { caller, task, fields, secrets: body.secrets, before, sealed })
+    requireOffline({
+      ...before,
+      ...fields,
+      secretNames: extras.secretNames ?? before.secret_names,
+      isInWorkflow: before.workflow_id !== null,
+    })
     const memoryLimitBytes = fields.memory_limit_bytes ?? before.memory_limit_bytes
     const module = await this.moduleOf(file, task.domainId, memoryLimitBytes)
     const attributes = describeChange(before, { fields, extras, module })
@@ -460,14 +467,17 @@ export class TasksService {
     const id = this.#deps.newId()
     const task = { id, domainId: domain?.id ?? null }
     const asked = { caller, task, fields, secrets: body.secrets, before: undefined, sealed: null }
+    const extras = await extrasOf(this.#deps, asked)
+    const { secretNames = [] } = extras
+    requireOffline({ ...NEW_TASK, ...fields, secretNames, isInWorkflow: workflow !== null, module: null })
     return {
       ...NEW_TASK,
       nextTickAt: null,
       triggerRule: null,
       secrets: null,
-      secretNames: [],
+      secretNames,
       ...fields,
-      ...(await extrasOf(this.#deps, asked)),
+      ...extras,
       name: body.name,
       id,
       domain,

@@ -234,6 +234,17 @@ describe.skipIf(hasNoBrowser)('tasks in the console (needs Chromium)', () => {
       expect(await dialog.getByLabel('At', { exact: true }).inputValue()).toBe('07:30')
       await dialog.getByLabel('Starts').selectOption({ label: 'A cron expression' })
       expect(await dialog.getByLabel('Cron').inputValue()).toBe('30 7 * * 3')
+      // The worker starts it by itself: it has to be chosen, and is named with its ticks.
+      await dialog.getByLabel('by the clock of its worker').check()
+      await dialog.getByRole('button', { name: 'Save' }).click()
+      await dialog.getByText('must be set for an offline task').first().waitFor()
+      const { workers } = await running.api<{ workers: { id: string; name: string }[] }>('GET', '/workers')
+      await dialog.getByLabel('Worker', { exact: true }).selectOption(workers[0]?.id ?? '')
+      await dialog.getByRole('button', { name: 'Save' }).click()
+      await dialog.waitFor({ state: 'detached' })
+      const offline = async () => await running.api<{ offline?: boolean; worker_id?: string }>('GET', `/tasks/${task}`)
+      expect(await offline()).toMatchObject({ offline: true, worker_id: workers[0]?.id })
+      await page.getByText('without a network too, since').waitFor()
     },
   )
 

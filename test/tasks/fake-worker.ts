@@ -84,7 +84,13 @@ export class FakeWorker {
   readonly labels = randomUUID()
 
   async hello(
-    claims: { running?: { run: Ref; state: string }[]; spooled?: Ref[]; bootId?: string; epoch?: string } = {},
+    claims: {
+      running?: { run: Ref; state: string }[]
+      spooled?: Ref[]
+      bootId?: string
+      epoch?: string
+      more?: Message
+    } = {},
   ): Promise<Message> {
     clearInterval(this.#beats)
     const stream = this.#channel.session()
@@ -104,6 +110,7 @@ export class FakeWorker {
         boot_id: claims.bootId ?? 'boot-1',
         running: claims.running ?? [],
         spooled: claims.spooled ?? [],
+        ...claims.more,
       },
     })
     await this.#until('Welcome', () => this.received.length > before)

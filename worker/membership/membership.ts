@@ -15,6 +15,7 @@ import type { Identity } from '../identity/identity.ts'
 import type { IsolationLevel } from '../isolation/index.ts'
 import type { Lease } from '../session/lease.ts'
 import type { ModuleCache } from '../modules/index.ts'
+import type { OfflineTasks } from '../offline/index.ts'
 import type { Runs } from '../runs/runs.ts'
 import type { ClientCertificate } from '../session/client-certificate.ts'
 import type { ManagerCredentials } from '../session/credentials.ts'
@@ -69,6 +70,7 @@ export type MembershipDeps = {
   /** Memory of runs at once; undefined: only slots limit them. */
   runMemoryBytes: number | undefined
   runs: Runs
+  offline: Pick<OfflineTasks, 'count' | 'connect' | 'disconnect' | 'replace'>
   modules: ModuleCache
   lease: Lease
   measure: SessionDeps['measure']
@@ -158,7 +160,7 @@ export class Membership {
   }
 
   async #holdOneSession(onJoined: (id: string) => void) {
-    const { runs, modules, lease, measure, logger, runMemoryBytes } = this.#deps
+    const { runs, offline, modules, lease, measure, logger, runMemoryBytes } = this.#deps
     let registered = await this.#register(await this.#connect())
     if (await this.#dropFormerCertificate(registered)) registered = await this.#register(await this.#connect())
     const identity = await this.#remember(registered)
@@ -175,6 +177,7 @@ export class Membership {
       bootId,
       runMemoryBytes,
       runs,
+      offline,
       modules,
       lease,
       measure,

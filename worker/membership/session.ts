@@ -22,6 +22,7 @@ import type { Identity } from '../identity/identity.ts'
 import type { Lease } from '../session/lease.ts'
 import { toModuleRequest } from '../modules/index.ts'
 import type { ModuleCache } from '../modules/index.ts'
+import type { OfflineTasks } from '../offline/index.ts'
 import type { Runs } from '../runs/runs.ts'
 import { createLoadMeter, freeMemoryBytes } from '../session/machine.ts'
 import { Outbox } from '../session/outbox.ts'
@@ -34,6 +35,7 @@ export type SessionDeps = {
   bootId: string
   runMemoryBytes: number | undefined
   runs: Runs
+  offline: Pick<OfflineTasks, 'count' | 'connect' | 'disconnect' | 'replace'>
   modules: ModuleCache
   lease: Lease
   /** What the worker measures of itself now. */
@@ -59,6 +61,7 @@ const DEFAULT_LIMITS = {
   maxMessageBytes: 4n * 1024n * 1024n,
   takesOutputInResult: false,
   keepsState: false,
+  takesOfflineRuns: false,
 }
 /** Hello is the first heartbeat; the heartbeats themselves count from 1. */
 const HELLO_SEQUENCE = 0n
@@ -93,7 +96,7 @@ class Session {
   }
 
   begin(signal: AbortSignal): void {
-    const { registered, identity, bootId, runs, lease, runMemoryBytes = 0 } = this.#deps
+    const { registered, identity, bootId, runs, offline, lease, runMemoryBytes = 0 } = this.#deps
     const onAbort = () => this.#leave(errorMessageOf(signal.reason), undefined)
     signal.addEventListener('abort', onAbort, { once: true })
     const stop = (cause: string, reconnectAfterMs?: number) => {
@@ -111,6 +114,8 @@ class Session {
       sessionEpoch: registered.sessionEpoch,
       bootId,
       runMemoryBytes: BigInt(runMemoryBytes),
+      takesOfflineTasks: true,
+      offlineTasks: offline.count,
       ...runs.claims(),
     }
     this.#stream.write(create(SessionRequestSchema, { message: { case: 'hello', value: hello } }))
@@ -119,7 +124,7 @@ class Session {
   }
 
   #receive(response: SessionResponse, stop: (cause: string, reconnectAfterMs?: number) => void): void {
-    const { runs, lease, modules, logger } = this.#deps
+    const { runs, offline, lease, modules, logger } = this.#deps
     this.#lastHeardMs = monotonicMs()
     const { message } = response
     if (!this.#isWelcome && message.case !== 'welcome') return stop('the first message of the manager must be Welcome')
@@ -129,6 +134,7 @@ class Session {
         this.#isWelcome = true
         lease.renewed(HELLO_SEQUENCE, this.#leaseTtlMs)
         runs.connect(this.#outbox, message.value)
+        offline.connect((tasks) => this.#outbox.enqueue({ case: 'offlineReady', value: { tasks } }))
         this.#deps.onWelcome()
         this.#beatLater(stop)
         return
@@ -163,6 +169,9 @@ class Session {
         return stop(message.value.reason, Number(message.value.reconnectAfterMs))
       case 'guestReply':
         runs.answerGuest(message.value)
+        return
+      case 'offlineTasks':
+        offline.replace(message.value)
         return
       case undefined:
         // An unknown message of a newer manager is ignored.
@@ -211,6 +220,7 @@ class Session {
     this.#isOver = true
     clearTimeout(this.#timer)
     this.#deps.runs.disconnect()
+    this.#deps.offline.disconnect()
     // The stream reports its own end as an error again, which has no listener any more.
     this.#stream.removeAllListeners('data')
     this.#stream.on('error', () => undefined)

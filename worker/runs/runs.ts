@@ -3,7 +3,7 @@
  * reports without a session are part of the next Hello.
  */
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
-import { HeldRunSchema, OnLost, RejectReason, RunResultSchema, WireTaskState } from '#proto/index.ts'
+import { HeldRunSchema, OfflineRunSchema, OnLost, RejectReason, RunResultSchema, WireTaskState } from '#proto/index.ts'
 import type { Assignment, GuestReply, HeldRun, RunRef, RunResult, Welcome } from '#proto/index.ts'
 import { bytesOf } from '#core/bytes/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
@@ -13,11 +13,13 @@ import { startSpan, traceIdOf, withSpan } from '#core/tracing/index.ts'
 import type { Span } from '#core/tracing/index.ts'
 import { toModuleRequest } from '../modules/index.ts'
 import type { ModuleCache } from '../modules/index.ts'
+import type { TickRun, TickRunner } from '../offline/index.ts'
 import type { AssignmentJournal } from './assignment-journal.ts'
 import type { GuestHttp } from '../http/index.ts'
 import { GuestCalls } from './guest-calls.ts'
 import { RunLogs } from './run-logs.ts'
-import type { GuestCall, OutputName, RunOutcome, RunnerPool } from '../runner/index.ts'
+import { refuseCall } from '../runner/index.ts'
+import type { GuestCall, GuestReply as GuestAnswer, OutputName, RunOutcome, RunnerPool } from '../runner/index.ts'
 import type { Outbox } from '../session/outbox.ts'
 import { isComplete, keyOf, toRunRequest, toRunResult } from '../session/run-messages.ts'
 import type { CheckedAssignment, RunEnd } from '../session/run-messages.ts'
@@ -48,7 +50,18 @@ type Run = {
   /** It was ended so that another run gets its slot. */
   isGivenBack: boolean
   endingFor: EndingFor | undefined
+  /** Undefined: a manager assigned it. Otherwise no manager knows it before its end. */
+  offline: StartedOffline | undefined
   span: Span
+}
+
+/** A run that this worker started by itself. */
+type StartedOffline = {
+  tick: TickRun
+  withoutSession: boolean
+  startedMs: number
+  /** Its result is kept. */
+  isKept: boolean
 }
 
 /** The outcome of the pool, or why the run never reached it. */
@@ -94,7 +107,7 @@ function releaseToManager(run: Run, cause: string): void {
   run.abort.abort(new ServiceError('rate_limited', cause))
 }
 
-export class Runs {
+export class Runs implements TickRunner {
   readonly #deps: RunsDeps
   readonly #held = new Map<string, Run>()
   readonly #guestCalls = new GuestCalls()
@@ -162,12 +175,16 @@ export class Runs {
 
   /** The claims of Hello. */
   claims(): { running: HeldRun[]; spooled: RunRef[] } {
-    const running = [...this.#held.values()].map(({ assignment, isRunning }) => {
+    const assigned = [...this.#held.values()].filter(({ offline }) => offline === undefined)
+    const running = assigned.map(({ assignment, isRunning }) => {
       const state = isRunning ? WireTaskState.RUNNING : WireTaskState.SCHEDULED
       return create(HeldRunSchema, { run: assignment.run, state })
     })
-    const spooled = this.#deps.spool.results().map(({ payload }) => fromBinary(RunResultSchema, payload).run)
-    return { running, spooled: spooled.filter((run) => run !== undefined) }
+    const spooled = this.#deps.spool.results().flatMap(({ payload }) => {
+      const { run, offline } = fromBinary(RunResultSchema, payload)
+      return run === undefined || offline !== undefined ? [] : [run]
+    })
+    return { running, spooled }
   }
 
   /** A session was established: reconciles the claims of Hello, and later reports use this session. */
@@ -181,7 +198,13 @@ export class Runs {
     this.#guestCalls.connect(outbox)
     this.#logs.connect(outbox)
     // Includes results since Hello.
-    for (const { payload } of this.#deps.spool.results()) outbox.ended(fromBinary(RunResultSchema, payload))
+    for (const { payload } of this.#deps.spool.results()) this.#sendSpooled(payload)
+  }
+
+  /** A manager of an earlier version would drop the result of a run that it did not assign. */
+  #sendSpooled(payload: Uint8Array): void {
+    const result = fromBinary(RunResultSchema, payload)
+    if (result.offline === undefined || this.#outbox?.takesOfflineRuns === true) this.#outbox?.ended(result)
   }
 
   disconnect(): void {
@@ -238,7 +261,7 @@ export class Runs {
   resendUnconfirmed(): void {
     for (const run of this.#held.values()) {
       run.beats++
-      if (run.beats !== BEATS_BEFORE_REPEAT) continue
+      if (run.beats !== BEATS_BEFORE_REPEAT || run.offline !== undefined) continue
       if (run.isRunning) this.#outbox?.started(run.assignment.run)
       else this.#outbox?.accepted(run.assignment.run)
     }
@@ -246,7 +269,7 @@ export class Runs {
     for (const { key, payload } of this.#deps.spool.results()) {
       const beats = (this.#unacknowledged.get(key) ?? 0) + 1
       unheard.set(key, beats)
-      if (isRepeatedAt(beats)) this.#outbox?.ended(fromBinary(RunResultSchema, payload))
+      if (isRepeatedAt(beats)) this.#sendSpooled(payload)
     }
     this.#unacknowledged = unheard
   }
@@ -260,6 +283,7 @@ export class Runs {
     const isFull = this.#held.size >= this.#deps.slots
     for (const run of this.#held.values()) {
       const { fetchedSinceMs = Infinity, waitsSinceMs = Infinity } = run
+      if (run.offline !== undefined) continue
       if (isFull && nowMs - fetchedSinceMs >= FETCH_PATIENCE_MS)
         releaseToManager(run, 'its module is still being fetched, and others need the slot')
       else if (this.#deps.isMemoryLimited && nowMs - waitsSinceMs >= MEMORY_PATIENCE_MS)
@@ -269,8 +293,9 @@ export class Runs {
 
   /** Runs whose component is being transpiled or waits for it, with its position, for a heartbeat. */
   preparing(): { run: RunRef; position: number }[] {
-    const preparing = [...this.#held.values()].flatMap(({ assignment, isRunning }) => {
-      const position = isRunning ? undefined : this.#deps.components.positionOf(assignment.module.digest)
+    const preparing = [...this.#held.values()].flatMap(({ assignment, isRunning, offline }) => {
+      const position =
+        isRunning || offline !== undefined ? undefined : this.#deps.components.positionOf(assignment.module.digest)
       return position === undefined ? [] : [{ run: assignment.run, position }]
     })
     return preparing.slice(0, MAX_PREPARING)
@@ -302,8 +327,8 @@ export class Runs {
   /** The lease expired: ends all runs except those with `on_lost: wait`. True if any was ended. */
   endForLease(): boolean {
     let hasEnded = false
-    for (const [key, { assignment }] of this.#held) {
-      if (assignment.onLost === OnLost.WAIT) continue
+    for (const [key, { assignment, offline }] of this.#held) {
+      if (assignment.onLost === OnLost.WAIT || offline !== undefined) continue
       hasEnded = true
       this.#end(key, 'nobody')
     }
@@ -322,6 +347,48 @@ export class Runs {
     }, graceMs)
     await promise
     clearTimeout(timer)
+  }
+
+  refusalOfTick(taskId: string): string | undefined {
+    if (this.#isDraining) return 'the worker is draining'
+    if (this.#deps.spool.isFull) return 'too many results are unacknowledged'
+    const isUnderWay = this.#held.values().some(({ assignment }) => assignment.taskId === taskId)
+    return isUnderWay ? 'a run of the task has not ended' : undefined
+  }
+
+  async runTick(assignment: CheckedAssignment, tick: TickRun): Promise<boolean> {
+    if (this.#isDraining) return false
+    const key = keyOf(assignment.run)
+    const onGone = () => this.#end(key, 'nobody')
+    tick.signal.addEventListener('abort', onGone, { once: true })
+    const started = this.#startedOffline(tick)
+    await this.#execute(assignment, started)
+    tick.signal.removeEventListener('abort', onGone)
+    return started.isKept
+  }
+
+  async loseTick(assignment: CheckedAssignment, tick: TickRun): Promise<void> {
+    const end: RunEnd = {
+      state: 'failed',
+      reason: 'worker_lost',
+      error: 'the worker was stopped before the run had ended',
+      durationMs: 0,
+    }
+    const started = this.#startedOffline(tick)
+    await this.#storeOffline(assignment, toOfflineResult({ assignment, end, prepareMs: 0, started }))
+  }
+
+  #startedOffline(tick: TickRun): StartedOffline {
+    return { tick, withoutSession: this.#outbox === undefined, startedMs: tick.nowMs(), isKept: false }
+  }
+
+  hasResult({ run }: CheckedAssignment): boolean {
+    return this.#deps.spool.find(keyOf(run)) !== undefined
+  }
+
+  reportTick({ run }: CheckedAssignment): void {
+    const payload = this.#deps.spool.find(keyOf(run))
+    if (payload !== undefined) this.#sendSpooled(payload)
   }
 
   #findRefusal({ domainId }: Assignment): [RejectReason, string] | undefined {
@@ -351,8 +418,9 @@ export class Runs {
     })
   }
 
-  async #execute(assignment: CheckedAssignment, origin: 'assigned' | 'resumed'): Promise<void> {
+  async #execute(assignment: CheckedAssignment, origin: 'assigned' | 'resumed' | StartedOffline): Promise<void> {
     const key = keyOf(assignment.run)
+    const offline = typeof origin === 'object' ? origin : undefined
     const run: Run = {
       assignment,
       receivedMs: monotonicMs(),
@@ -363,6 +431,7 @@ export class Runs {
       waitsSinceMs: undefined,
       isGivenBack: false,
       endingFor: undefined,
+      offline,
       span: spanOf(assignment),
     }
     this.#held.set(key, run)
@@ -377,7 +446,8 @@ export class Runs {
       run.isRunning = true
       run.waitsSinceMs = undefined
       run.beats = 0
-      this.#outbox?.started(assignment.run)
+      if (offline === undefined) this.#outbox?.started(assignment.run)
+      else offline.startedMs = offline.tick.nowMs()
     }
     const outcome = await this.#run(run, onStarted)
     // What it says of a request comes before the end of the run.
@@ -394,7 +464,7 @@ export class Runs {
     this.#settling++
     await settling
     // Without a result on disk, the next start runs it again.
-    if (!isLeftForNextStart && assignment.onLost === OnLost.WAIT && !this.#unsaved.has(key))
+    if (!isLeftForNextStart && offline === undefined && assignment.onLost === OnLost.WAIT && !this.#unsaved.has(key))
       await this.#deps.journal.remove(key)
     this.#settling--
     if (this.#isEmpty) this.#onEmpty?.()
@@ -423,11 +493,14 @@ export class Runs {
         const { run: ref } = assignment
         const hooks = {
           onStarted,
-          onGuestCall: (callId: number, call: GuestCall) =>
-            call.kind === 'http'
-              ? this.#deps.http.ask({ assignment, parent, log: (line) => this.#logRequest(ref, line) }, callId, call)
-              : this.#guestCalls.ask(assignment, callId, call),
-          onOutput: (output: OutputName, data: Uint8Array) => this.#logs.write(ref, output, data),
+          onGuestCall: (callId: number, call: GuestCall): Promise<GuestAnswer> => {
+            if (run.offline !== undefined) return Promise.resolve(NO_PLATFORM)
+            if (call.kind !== 'http') return this.#guestCalls.ask(assignment, callId, call)
+            return this.#deps.http.ask({ assignment, parent, log: (line) => this.#logRequest(ref, line) }, callId, call)
+          },
+          onOutput: (output: OutputName, data: Uint8Array) => {
+            if (run.offline === undefined) this.#logs.write(ref, output, data)
+          },
         }
         run.waitsSinceMs = monotonicMs()
         const outcome = await withSpan('call guest', { parent }, () =>
@@ -458,9 +531,10 @@ export class Runs {
   }
 
   async #settle(run: Run, outcome: Ended, prepareMs: number): Promise<void> {
-    const { assignment, endingFor } = run
+    const { assignment, endingFor, offline } = run
     const ref = assignment.run
     if (endingFor === 'nobody') return
+    if (offline !== undefined) return await this.#settleOffline(assignment, outcome, prepareMs, offline)
     const hasNotEnded = outcome.state === 'stopped' || outcome.state === 'requeue' || outcome.state === 'crowded'
     if (hasNotEnded && endingFor === 'cancel') {
       await this.#record(
@@ -489,6 +563,26 @@ export class Runs {
     await this.#store(assignment, outcome, result)
     // It ended before the cancellation reached it: its result is used.
     if (endingFor === 'cancel') this.#outbox?.cancelled(ref, false)
+  }
+
+  /** What has not ended begins again: no manager can give it to another worker. */
+  async #settleOffline(
+    assignment: CheckedAssignment,
+    end: Ended,
+    prepareMs: number,
+    started: StartedOffline,
+  ): Promise<void> {
+    if (end.state === 'stopped' || end.state === 'requeue' || end.state === 'crowded') return
+    await this.#storeOffline(assignment, toOfflineResult({ assignment, end, prepareMs, started }))
+    started.isKept = true
+  }
+
+  /** The result is on disk before it is sent. If the disk refuses it, it is in memory, and is written again later. */
+  async #storeOffline({ run }: CheckedAssignment, result: RunResult): Promise<void> {
+    const stored = this.#deps.spool.add(keyOf(run), toBinary(RunResultSchema, result), 'now')
+    await stored.catch((error: unknown) => {
+      this.#deps.logger.error({ err: error }, 'failed to spool a result; a crash would lose it')
+    })
   }
 
   /** Output of a short run comes with its end; of a longer one only the rest is sent. */
@@ -521,6 +615,24 @@ export class Runs {
       this.#deps.logger.error({ err: error }, 'failed to spool a result; a crash would lose it')
     })
   }
+}
+
+/** What a guest of an offline task gets for a call of the platform. */
+const NO_PLATFORM = refuseCall('forbidden', 'an offline task has no channels and no state')
+
+type OfflineEnd = { assignment: CheckedAssignment; end: RunEnd; prepareMs: number; started: StartedOffline }
+
+function toOfflineResult({ assignment, end, prepareMs, started }: OfflineEnd): RunResult {
+  const { tick, withoutSession, startedMs } = started
+  const offline = create(OfflineRunSchema, {
+    taskId: assignment.taskId,
+    tickMs: BigInt(tick.tickMs),
+    startedMs: BigInt(Math.max(startedMs, 0)),
+    finishedMs: BigInt(Math.max(tick.nowMs(), startedMs, 0)),
+    withoutSession,
+    missed: tick.missed,
+  })
+  return create(RunResultSchema, { ...toRunResult(assignment, end, prepareMs), offline })
 }
 
 function spanOf({ run, taskId, domainId, module, traceparent }: CheckedAssignment): Span {

@@ -79,6 +79,11 @@ export class Outbox {
     return this.#limits.keepsState
   }
 
+  /** The manager records runs that this worker started by itself. */
+  get takesOfflineRuns(): boolean {
+    return this.#limits.takesOfflineRuns
+  }
+
   accepted(run: RunRef): void {
     this.#accepted.add(run)
   }

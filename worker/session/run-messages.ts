@@ -11,7 +11,7 @@ import { clientOf } from './state-bucket.ts'
 import { hasOutputInResults } from '../runner/index.ts'
 import type { RunOutcome, RunRequest, StateBucket } from '../runner/index.ts'
 
-type Reason = Extract<RunOutcome, { state: 'failed' }>['reason'] | 'fetch_failed'
+type Reason = Extract<RunOutcome, { state: 'failed' }>['reason'] | 'fetch_failed' | 'worker_lost'
 
 /** An end with a result: all but `requeue`. */
 export type RunEnd = {
@@ -39,6 +39,8 @@ const REASONS = {
   module_invalid: FailureReason.MODULE_INVALID,
   fetch_failed: FailureReason.FETCH_FAILED,
   no_such_function: FailureReason.NO_SUCH_FUNCTION,
+  // Of a run that the worker started by itself, and then was killed.
+  worker_lost: FailureReason.WORKER_LOST,
 } as const satisfies Record<Reason, FailureReason>
 
 const STATES = {

@@ -9,7 +9,7 @@ import { Card, Facts, Notice, Time, absoluteTime, formatDuration, isNever } from
 import { paths } from '../../paths.ts'
 import { ChannelName, WorkerName } from '../../shell/names.tsx'
 import { QueryView } from '../../shell/states.tsx'
-import { TaskState, isEnded } from '../../shell/task-state.tsx'
+import { RanOffline, TaskState, isEnded } from '../../shell/task-state.tsx'
 import { useDomainId, useParam } from '../../shell/url.ts'
 import { RunCause } from './cause.tsx'
 import { LogView } from './log.tsx'
@@ -48,6 +48,7 @@ export function RunScreen() {
               </Link>
             </h1>
             <TaskState state={run.state} />
+            <RanOffline run={run} />
           </div>
           {run.error === null ? null : <Notice tone="bad">{run.error}</Notice>}
           {run.module_notes?.map((note) => (

@@ -10,7 +10,7 @@ import { paths } from '../../paths.ts'
 import { Filters } from '../../shell/filters.tsx'
 import { WorkerName } from '../../shell/names.tsx'
 import { DataTable } from '../../shell/table.tsx'
-import { TaskState, stateWord } from '../../shell/task-state.tsx'
+import { RanOffline, TaskState, stateWord } from '../../shell/task-state.tsx'
 import { useDomainId, useViews } from '../../shell/url.ts'
 import { CAUSES, RunCause } from './cause.tsx'
 
@@ -87,7 +87,11 @@ export function Runs() {
             title: 'Started by',
             width: 'minmax(140px, 1.5fr)',
             isMinor: true,
-            cell: (run) => <RunCause domain={domain} run={run} />,
+            cell: (run) => (
+              <>
+                <RunCause domain={domain} run={run} /> <RanOffline run={run} />
+              </>
+            ),
           },
           {
             key: 'reason',

@@ -32,7 +32,7 @@ import { useSession } from '../../shell/session.ts'
 import { QueryView } from '../../shell/states.tsx'
 import { DataTable } from '../../shell/table.tsx'
 import { Tabs } from '../../shell/tabs.tsx'
-import { TaskActivity, TaskState } from '../../shell/task-state.tsx'
+import { RanOffline, TaskActivity, TaskState } from '../../shell/task-state.tsx'
 import { useDomainId, useParam } from '../../shell/url.ts'
 import { TaskDeadLetters, useDeadLetterTab } from './dead-letters.tsx'
 import { parametersOf, parseInput } from './inputs.ts'
@@ -458,7 +458,17 @@ function Runs({ task, domain }: { task: TaskRecord; domain: string }) {
             </Link>
           ),
         },
-        { key: 'kind', title: 'By', width: '80px', isMinor: true, cell: ({ kind }) => kind },
+        {
+          key: 'kind',
+          title: 'By',
+          width: '110px',
+          isMinor: true,
+          cell: (run) => (
+            <>
+              {run.kind} <RanOffline run={run} />
+            </>
+          ),
+        },
         {
           key: 'worker',
           title: 'Worker',
@@ -546,6 +556,23 @@ function Module({ task, domain }: { task: TaskRecord; domain: string }) {
   )
 }
 
+/** Who starts the ticks of an offline task. */
+function OfflineWorker({ domain, task }: { domain: string; task: TaskRecord }) {
+  const { worker_id: worker = '', offline_since: since } = task
+  return (
+    <>
+      <WorkerName domain={domain} id={worker} />{' '}
+      {since === undefined ? (
+        <span className="muted">when it has the module; until then the task manager</span>
+      ) : (
+        <>
+          without a network too, since <Time at={since} />
+        </>
+      )}
+    </>
+  )
+}
+
 function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
   const [dialog, setDialog] = useState<'schedule' | 'trigger' | 'answers' | 'http' | 'limits'>()
   const close = () => setDialog(undefined)
@@ -582,6 +609,9 @@ function Rules({ task, domain }: { task: TaskRecord; domain: string }) {
               ? undefined
               : ['Next time', <Time key="next" at={task.next_tick_at} isAhead />],
             task.timezone === undefined ? undefined : ['Time zone', task.timezone],
+            task.offline !== true
+              ? undefined
+              : ['Started by', <OfflineWorker key="offline" domain={domain} task={task} />],
             trigger === undefined
               ? undefined
               : ['Channel', <ChannelName key="channel" domain={domain} id={trigger.channel_id} />],
