@@ -71,6 +71,7 @@ function factoriesIn({ path, text }: SourceFile): string[] {
 
 /** The exported types, and functions that create, whose name is that of a service. */
 function otherServicesIn({ path, text }: SourceFile): string[] {
+  if (!/^ *export .*Service\b/m.test(text)) return []
   const { program }: { program: Program } = parseSync(path, text)
   return program.body.flatMap((node) => {
     if (node.type !== 'ExportNamedDeclaration' || node.declaration === null) return []

@@ -32,6 +32,8 @@ export const MAX_KEYS_PER_USER = 1000
 /** Maximum number of cached keys. */
 const MAX_FACTS = 20_000
 
+const notFound = () => new ServiceError('not_found', 'entity not found')
+
 export class ApiKeysService {
   readonly #database: Database
   readonly #journal: Journal
@@ -100,7 +102,7 @@ export class ApiKeysService {
   /** Returns a key of the caller, with a bound token only one of its domain. Throws `not_found` for any other id. */
   async get(caller: UserPrincipal, id: string): Promise<ApiKeyRecord> {
     const found = isId(id) ? await findApiKey(this.#database.db, ownerOf(caller), id) : undefined
-    if (found === undefined) throw this.#notFound()
+    if (found === undefined) throw notFound()
     return found
   }
 
@@ -114,10 +116,10 @@ export class ApiKeysService {
   }
 
   async remove(caller: UserPrincipal, id: string): Promise<void> {
-    if (!isId(id)) throw this.#notFound()
+    if (!isId(id)) throw notFound()
     await this.#journal.change(caller, async (tx, record) => {
       const key = await deleteApiKey(tx, ownerOf(caller), id)
-      if (key === undefined) throw this.#notFound()
+      if (key === undefined) throw notFound()
       record({
         operation: 'api_key.remove',
         entityKeys: [key, caller.key],
@@ -158,10 +160,6 @@ export class ApiKeysService {
 
   invalidateAll(): void {
     this.#facts.invalidateAll()
-  }
-
-  #notFound() {
-    return new ServiceError('not_found', 'entity not found')
   }
 }
 
