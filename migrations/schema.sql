@@ -2134,6 +2134,30 @@ CREATE INDEX notification_subscriptions_behind ON notification_subscriptions USI
 CREATE INDEX notification_subscriptions_channel ON notification_subscriptions USING btree (channel_key);
 CREATE UNIQUE INDEX notification_subscriptions_of_rule ON notification_subscriptions USING btree (rule_key, contact) WHERE (rule_key IS NOT NULL);
 
+CREATE TABLE offline_tasks (
+  task_key bigint NOT NULL,
+  worker_key bigint NOT NULL,
+  fence bigint NOT NULL,
+  task_version timestamp with time zone NOT NULL,
+  first_tick_at timestamp with time zone NOT NULL,
+  spec json NOT NULL,
+  module_digest text NOT NULL,
+  needs text NOT NULL,
+  granted_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT offline_tasks_pkey PRIMARY KEY (task_key)
+);
+COMMENT ON TABLE offline_tasks IS 'Tasks whose ticks a worker starts. A change of the task voids its row: no task manager that changes tasks needs to know the table.';
+COMMENT ON COLUMN offline_tasks.task_key IS 'The task, whose next_tick_at is NULL meanwhile.';
+COMMENT ON COLUMN offline_tasks.worker_key IS 'The worker.';
+COMMENT ON COLUMN offline_tasks.fence IS 'Fence of all of these runs.';
+COMMENT ON COLUMN offline_tasks.task_version IS 'When the task was last changed, or created: another time there voids the row.';
+COMMENT ON COLUMN offline_tasks.first_tick_at IS 'The worker starts ticks at or after this time.';
+COMMENT ON COLUMN offline_tasks.spec IS 'The spec of each run, as in runs.';
+COMMENT ON COLUMN offline_tasks.module_digest IS 'Digest of the module.';
+COMMENT ON COLUMN offline_tasks.needs IS 'As in runs.';
+COMMENT ON COLUMN offline_tasks.granted_at IS 'When the worker took over.';
+CREATE INDEX offline_tasks_worker ON offline_tasks USING btree (worker_key);
+
 CREATE TABLE pat_scopes (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
   id uuid NOT NULL,
@@ -2749,6 +2773,7 @@ CREATE TABLE runs (
   is_broadcast boolean NOT NULL DEFAULT false,
   domain_key bigint,
   cause json,
+  ran_offline boolean NOT NULL DEFAULT false,
   CONSTRAINT runs_pkey PRIMARY KEY (key),
   CONSTRAINT runs_assigned_check CHECK (((worker_key IS NULL) OR (fence IS NOT NULL))),
   CONSTRAINT runs_deadline_check CHECK (((state = ANY (ARRAY[1, 2, 7])) = (next_check_at IS NOT NULL))),
@@ -2790,6 +2815,7 @@ COMMENT ON COLUMN runs.parent_id IS 'Id of the broadcast that the run belongs to
 COMMENT ON COLUMN runs.is_broadcast IS 'Whether the run is a broadcast: no worker gets it, and each of its runs on a worker names it as parent.';
 COMMENT ON COLUMN runs.domain_key IS 'Domain of the task, as there. No reference: the run is removed with its task.';
 COMMENT ON COLUMN runs.cause IS 'Why it was started: {type, …}, as it is shown.';
+COMMENT ON COLUMN runs.ran_offline IS 'Whether its worker started it without a task manager, and reported it afterwards.';
 CREATE INDEX runs_cancelled ON runs USING btree (worker_key) WHERE ((cancel_requested_at IS NOT NULL) AND (next_check_at IS NOT NULL));
 CREATE INDEX runs_domain ON runs USING btree (domain_key, created_at, key);
 CREATE INDEX runs_due ON runs USING btree (next_check_at) WHERE (next_check_at IS NOT NULL);
@@ -3214,6 +3240,7 @@ CREATE TABLE tasks (
   missed_ticks bigint NOT NULL DEFAULT 0,
   answers json,
   http json,
+  offline boolean NOT NULL DEFAULT false,
   CONSTRAINT tasks_pkey PRIMARY KEY (key),
   CONSTRAINT tasks_catch_up_check CHECK ((catch_up = ANY (ARRAY['none'::text, 'once'::text]))),
   CONSTRAINT tasks_id_key UNIQUE (id),
@@ -3275,10 +3302,12 @@ COMMENT ON COLUMN tasks.queue_timeout_ms IS 'How long a run waits for a worker t
 COMMENT ON COLUMN tasks.missed_ticks IS 'Number of times of its schedules that started no run; of a long downtime at most a minute of seconds.';
 COMMENT ON COLUMN tasks.answers IS 'The commands to clients that it answers instead of them; NULL: none.';
 COMMENT ON COLUMN tasks.http IS 'The HTTP requests that its runs can send; NULL: none.';
+COMMENT ON COLUMN tasks.offline IS 'Whether the worker of the task starts the ticks of its schedule.';
 CREATE INDEX tasks_answers ON tasks USING btree (domain_key, ((answers ->> 'command'::text)), ((answers ->> 'client_id'::text)), key) WHERE (answers IS NOT NULL);
 CREATE INDEX tasks_module ON tasks USING btree (module_key) WHERE (module_key IS NOT NULL);
 CREATE INDEX tasks_of_domain ON tasks USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at) WHERE (domain_key IS NOT NULL);
 CREATE INDEX tasks_of_no_domain ON tasks USING btree (COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at) WHERE (domain_key IS NULL);
+CREATE INDEX tasks_offline ON tasks USING btree (worker_id, key) WHERE offline;
 CREATE INDEX tasks_paused ON tasks USING btree (key) WHERE (paused_at IS NOT NULL);
 CREATE INDEX tasks_scheduled ON tasks USING btree (domain_key) WHERE ((schedule IS NOT NULL) AND (domain_key IS NOT NULL));
 CREATE INDEX tasks_tick ON tasks USING btree (next_tick_at) WHERE (next_tick_at IS NOT NULL);
@@ -3649,6 +3678,8 @@ ALTER TABLE notification_deliveries ADD CONSTRAINT notification_deliveries_subsc
 ALTER TABLE notification_subscriptions ADD CONSTRAINT notification_subscriptions_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE notification_subscriptions ADD CONSTRAINT notification_subscriptions_rule_fkey FOREIGN KEY (rule_key) REFERENCES rules(key) ON DELETE CASCADE;
 ALTER TABLE notification_subscriptions ADD CONSTRAINT notification_subscriptions_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE offline_tasks ADD CONSTRAINT offline_tasks_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
+ALTER TABLE offline_tasks ADD CONSTRAINT offline_tasks_worker_fkey FOREIGN KEY (worker_key) REFERENCES workers(key) ON DELETE CASCADE;
 ALTER TABLE pat_scopes ADD CONSTRAINT pat_scopes_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE pat_scopes ADD CONSTRAINT pat_scopes_pat_fkey FOREIGN KEY (pat_key) REFERENCES pats(key) ON DELETE CASCADE;
 ALTER TABLE pats ADD CONSTRAINT pats_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;

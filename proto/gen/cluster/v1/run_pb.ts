@@ -12,7 +12,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file cluster/v1/run.proto.
  */
 export const file_cluster_v1_run: GenFile = /*@__PURE__*/
-  fileDesc("ChRjbHVzdGVyL3YxL3J1bi5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSI4CgZSdW5SZWYSDgoGcnVuX2lkGAEgASgJEg8KB2F0dGVtcHQYAiABKA0SDQoFZmVuY2UYAyABKAQilwEKCU1vZHVsZVJlZhIOCgZkaWdlc3QYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBBIWCg5zb3VyY2VfYWRkcmVzcxgDIAEoCRIRCglyZWZlcmVuY2UYBCABKAkSDgoGdGlja2V0GAUgASgJEisKBXBlZXJzGAYgAygLMhwuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVQZWVyIjAKCk1vZHVsZVBlZXISDwoHYWRkcmVzcxgBIAEoCRIRCgl3b3JrZXJfaWQYAiABKAkibwoJUnVuTGltaXRzEhIKCnRpbWVvdXRfbXMYASABKAQSGgoSbWVtb3J5X2xpbWl0X2J5dGVzGAIgASgEEhgKEG1heF9vdXRwdXRfYnl0ZXMYAyABKAQSGAoQbWF4X3Jlc3VsdF9ieXRlcxgEIAEoBCKrBQoKQXNzaWdubWVudBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIPCgd0YXNrX2lkGAIgASgJEhEKCWRvbWFpbl9pZBgDIAEoCRIRCgl0YXNrX25hbWUYBCABKAkSKwoGbW9kdWxlGAUgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVSZWYSEAoIZnVuY3Rpb24YBiABKAkSEwoLaW5wdXRzX2pzb24YByABKAkSEAoIY2xpX2FyZ3MYCCADKAkSMgoDZW52GAkgAygLMiUuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LkVudkVudHJ5EisKBmxpbWl0cxgKIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuUnVuTGltaXRzEikKB29uX2xvc3QYCyABKA4yGC5za2Vpbi5jbHVzdGVyLnYxLk9uTG9zdBIOCgZkYWVtb24YDCABKAgSJwoGZ3JhbnRzGA0gAygLMhcuc2tlaW4uY2x1c3Rlci52MS5HcmFudBI6CgdzZWNyZXRzGA4gAygLMikuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LlNlY3JldHNFbnRyeRIUCgx0cmlnZ2VyX2pzb24YDyABKAkSEwoLdHJhY2VwYXJlbnQYECABKAkSDQoFc3RkaW4YESABKAwSFwoPYnl0ZXNfYXNfYmFzZTY0GBIgASgIEikKBGh0dHAYEyABKAsyGy5za2Vpbi5jbHVzdGVyLnYxLkh0dHBHcmFudBoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi4KDFNlY3JldHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBInUKCUh0dHBHcmFudBIrCgVhbGxvdxgBIAMoCzIcLnNrZWluLmNsdXN0ZXIudjEuSHR0cE9yaWdpbhIUCgxtYXhfcmVxdWVzdHMYAiABKA0SEQoJbWF4X2J5dGVzGAMgASgEEhIKCnRpbWVvdXRfbXMYBCABKAQiLQoKSHR0cE9yaWdpbhIOCgZvcmlnaW4YASABKAkSDwoHbWV0aG9kcxgCIAMoCSJmCgVHcmFudBIpCgRraW5kGAEgASgOMhsuc2tlaW4uY2x1c3Rlci52MS5HcmFudEtpbmQSEgoKY2hhbm5lbF9pZBgCIAEoCRIQCghzdWJ0b3BpYxgDIAEoCRIMCgRuYW1lGAQgASgJIqYDCglSdW5SZXN1bHQSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSKgoFc3RhdGUYAiABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLlRhc2tTdGF0ZRIvCgZyZWFzb24YAyABKA4yHy5za2Vpbi5jbHVzdGVyLnYxLkZhaWx1cmVSZWFzb24SDQoFZXJyb3IYBCABKAkSFAoMcmVzdWx0c19qc29uGAUgASgJEi4KBnN0YWdlZBgGIAEoCzIeLnNrZWluLmNsdXN0ZXIudjEuU3RhZ2VkUmVzdWx0EhMKC2R1cmF0aW9uX21zGAcgASgBEhgKEG91dHB1dF90cnVuY2F0ZWQYCCABKAgSEgoKcHJlcGFyZV9tcxgJIAEoARIOCgZmcmFtZXMYCiADKAkSEwoGY3B1X21zGAsgASgBSACIAQESGAoQb3V0cHV0X2luX3Jlc3VsdBgMIAEoCBIzCg1zdGF0ZV9lbnRyaWVzGA0gAygLMhwuc2tlaW4uY2x1c3Rlci52MS5TdGF0ZUVudHJ5QgkKB19jcHVfbXMihAEKClN0YXRlRW50cnkSDgoGY2xpZW50GAEgASgJEgsKA2tleRgCIAEoCRIZCgxyZWFkX3ZlcnNpb24YAyABKARIAIgBARISCgV2YWx1ZRgEIAEoDEgBiAEBEg8KB2RlbGV0ZWQYBSABKAhCDwoNX3JlYWRfdmVyc2lvbkIICgZfdmFsdWUiMgoMU3RhZ2VkUmVzdWx0Eg4KBmRpZ2VzdBgBIAEoCRISCgpzaXplX2J5dGVzGAIgASgEKuoBCglUYXNrU3RhdGUSGgoWVEFTS19TVEFURV9VTlNQRUNJRklFRBAAEhYKElRBU0tfU1RBVEVfUEVORElORxABEhgKFFRBU0tfU1RBVEVfU0NIRURVTEVEEAISFgoSVEFTS19TVEFURV9SVU5OSU5HEAMSGAoUVEFTS19TVEFURV9DT01QTEVURUQQBBIVChFUQVNLX1NUQVRFX0ZBSUxFRBAFEhYKElRBU0tfU1RBVEVfU0tJUFBFRBAGEhYKElRBU0tfU1RBVEVfU1RPUFBFRBAHEhYKElRBU0tfU1RBVEVfVU5LTk9XThAIKqUCCg1GYWlsdXJlUmVhc29uEh4KGkZBSUxVUkVfUkVBU09OX1VOU1BFQ0lGSUVEEAASGgoWRkFJTFVSRV9SRUFTT05fVElNRU9VVBABEhYKEkZBSUxVUkVfUkVBU09OX09PTRACEhcKE0ZBSUxVUkVfUkVBU09OX1RSQVAQAxIeChpGQUlMVVJFX1JFQVNPTl9HVUVTVF9FUlJPUhAEEh4KGkZBSUxVUkVfUkVBU09OX1dPUktFUl9MT1NUEAUSIQodRkFJTFVSRV9SRUFTT05fTU9EVUxFX0lOVkFMSUQQBhIfChtGQUlMVVJFX1JFQVNPTl9GRVRDSF9GQUlMRUQQBxIjCh9GQUlMVVJFX1JFQVNPTl9OT19TVUNIX0ZVTkNUSU9OEAgqWgoGT25Mb3N0EhcKE09OX0xPU1RfVU5TUEVDSUZJRUQQABITCg9PTl9MT1NUX1JFUVVFVUUQARIQCgxPTl9MT1NUX0ZBSUwQAhIQCgxPTl9MT1NUX1dBSVQQAypUCglHcmFudEtpbmQSGgoWR1JBTlRfS0lORF9VTlNQRUNJRklFRBAAEhYKEkdSQU5UX0tJTkRfUFVCTElTSBABEhMKD0dSQU5UX0tJTkRfUkVBRBACYgZwcm90bzM");
+  fileDesc("ChRjbHVzdGVyL3YxL3J1bi5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSI4CgZSdW5SZWYSDgoGcnVuX2lkGAEgASgJEg8KB2F0dGVtcHQYAiABKA0SDQoFZmVuY2UYAyABKAQilwEKCU1vZHVsZVJlZhIOCgZkaWdlc3QYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBBIWCg5zb3VyY2VfYWRkcmVzcxgDIAEoCRIRCglyZWZlcmVuY2UYBCABKAkSDgoGdGlja2V0GAUgASgJEisKBXBlZXJzGAYgAygLMhwuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVQZWVyIjAKCk1vZHVsZVBlZXISDwoHYWRkcmVzcxgBIAEoCRIRCgl3b3JrZXJfaWQYAiABKAkibwoJUnVuTGltaXRzEhIKCnRpbWVvdXRfbXMYASABKAQSGgoSbWVtb3J5X2xpbWl0X2J5dGVzGAIgASgEEhgKEG1heF9vdXRwdXRfYnl0ZXMYAyABKAQSGAoQbWF4X3Jlc3VsdF9ieXRlcxgEIAEoBCKrBQoKQXNzaWdubWVudBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIPCgd0YXNrX2lkGAIgASgJEhEKCWRvbWFpbl9pZBgDIAEoCRIRCgl0YXNrX25hbWUYBCABKAkSKwoGbW9kdWxlGAUgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVSZWYSEAoIZnVuY3Rpb24YBiABKAkSEwoLaW5wdXRzX2pzb24YByABKAkSEAoIY2xpX2FyZ3MYCCADKAkSMgoDZW52GAkgAygLMiUuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LkVudkVudHJ5EisKBmxpbWl0cxgKIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuUnVuTGltaXRzEikKB29uX2xvc3QYCyABKA4yGC5za2Vpbi5jbHVzdGVyLnYxLk9uTG9zdBIOCgZkYWVtb24YDCABKAgSJwoGZ3JhbnRzGA0gAygLMhcuc2tlaW4uY2x1c3Rlci52MS5HcmFudBI6CgdzZWNyZXRzGA4gAygLMikuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LlNlY3JldHNFbnRyeRIUCgx0cmlnZ2VyX2pzb24YDyABKAkSEwoLdHJhY2VwYXJlbnQYECABKAkSDQoFc3RkaW4YESABKAwSFwoPYnl0ZXNfYXNfYmFzZTY0GBIgASgIEikKBGh0dHAYEyABKAsyGy5za2Vpbi5jbHVzdGVyLnYxLkh0dHBHcmFudBoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi4KDFNlY3JldHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBInUKCUh0dHBHcmFudBIrCgVhbGxvdxgBIAMoCzIcLnNrZWluLmNsdXN0ZXIudjEuSHR0cE9yaWdpbhIUCgxtYXhfcmVxdWVzdHMYAiABKA0SEQoJbWF4X2J5dGVzGAMgASgEEhIKCnRpbWVvdXRfbXMYBCABKAQiLQoKSHR0cE9yaWdpbhIOCgZvcmlnaW4YASABKAkSDwoHbWV0aG9kcxgCIAMoCSJmCgVHcmFudBIpCgRraW5kGAEgASgOMhsuc2tlaW4uY2x1c3Rlci52MS5HcmFudEtpbmQSEgoKY2hhbm5lbF9pZBgCIAEoCRIQCghzdWJ0b3BpYxgDIAEoCRIMCgRuYW1lGAQgASgJItUDCglSdW5SZXN1bHQSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSKgoFc3RhdGUYAiABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLlRhc2tTdGF0ZRIvCgZyZWFzb24YAyABKA4yHy5za2Vpbi5jbHVzdGVyLnYxLkZhaWx1cmVSZWFzb24SDQoFZXJyb3IYBCABKAkSFAoMcmVzdWx0c19qc29uGAUgASgJEi4KBnN0YWdlZBgGIAEoCzIeLnNrZWluLmNsdXN0ZXIudjEuU3RhZ2VkUmVzdWx0EhMKC2R1cmF0aW9uX21zGAcgASgBEhgKEG91dHB1dF90cnVuY2F0ZWQYCCABKAgSEgoKcHJlcGFyZV9tcxgJIAEoARIOCgZmcmFtZXMYCiADKAkSEwoGY3B1X21zGAsgASgBSACIAQESGAoQb3V0cHV0X2luX3Jlc3VsdBgMIAEoCBIzCg1zdGF0ZV9lbnRyaWVzGA0gAygLMhwuc2tlaW4uY2x1c3Rlci52MS5TdGF0ZUVudHJ5Ei0KB29mZmxpbmUYDiABKAsyHC5za2Vpbi5jbHVzdGVyLnYxLk9mZmxpbmVSdW5CCQoHX2NwdV9tcyKAAQoKT2ZmbGluZVJ1bhIPCgd0YXNrX2lkGAEgASgJEg8KB3RpY2tfbXMYAiABKAQSEgoKc3RhcnRlZF9tcxgDIAEoBBITCgtmaW5pc2hlZF9tcxgEIAEoBBIXCg93aXRob3V0X3Nlc3Npb24YBSABKAgSDgoGbWlzc2VkGAYgASgNIoQBCgpTdGF0ZUVudHJ5Eg4KBmNsaWVudBgBIAEoCRILCgNrZXkYAiABKAkSGQoMcmVhZF92ZXJzaW9uGAMgASgESACIAQESEgoFdmFsdWUYBCABKAxIAYgBARIPCgdkZWxldGVkGAUgASgIQg8KDV9yZWFkX3ZlcnNpb25CCAoGX3ZhbHVlIjIKDFN0YWdlZFJlc3VsdBIOCgZkaWdlc3QYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBCrqAQoJVGFza1N0YXRlEhoKFlRBU0tfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJUQVNLX1NUQVRFX1BFTkRJTkcQARIYChRUQVNLX1NUQVRFX1NDSEVEVUxFRBACEhYKElRBU0tfU1RBVEVfUlVOTklORxADEhgKFFRBU0tfU1RBVEVfQ09NUExFVEVEEAQSFQoRVEFTS19TVEFURV9GQUlMRUQQBRIWChJUQVNLX1NUQVRFX1NLSVBQRUQQBhIWChJUQVNLX1NUQVRFX1NUT1BQRUQQBxIWChJUQVNLX1NUQVRFX1VOS05PV04QCCqlAgoNRmFpbHVyZVJlYXNvbhIeChpGQUlMVVJFX1JFQVNPTl9VTlNQRUNJRklFRBAAEhoKFkZBSUxVUkVfUkVBU09OX1RJTUVPVVQQARIWChJGQUlMVVJFX1JFQVNPTl9PT00QAhIXChNGQUlMVVJFX1JFQVNPTl9UUkFQEAMSHgoaRkFJTFVSRV9SRUFTT05fR1VFU1RfRVJST1IQBBIeChpGQUlMVVJFX1JFQVNPTl9XT1JLRVJfTE9TVBAFEiEKHUZBSUxVUkVfUkVBU09OX01PRFVMRV9JTlZBTElEEAYSHwobRkFJTFVSRV9SRUFTT05fRkVUQ0hfRkFJTEVEEAcSIwofRkFJTFVSRV9SRUFTT05fTk9fU1VDSF9GVU5DVElPThAIKloKBk9uTG9zdBIXChNPTl9MT1NUX1VOU1BFQ0lGSUVEEAASEwoPT05fTE9TVF9SRVFVRVVFEAESEAoMT05fTE9TVF9GQUlMEAISEAoMT05fTE9TVF9XQUlUEAMqVAoJR3JhbnRLaW5kEhoKFkdSQU5UX0tJTkRfVU5TUEVDSUZJRUQQABIWChJHUkFOVF9LSU5EX1BVQkxJU0gQARITCg9HUkFOVF9LSU5EX1JFQUQQAmIGcHJvdG8z");
 
 /**
  * The identity of one assignment. Every report of a worker about a run contains it, and is accepted only while the fence
@@ -540,6 +540,13 @@ export type RunResult = Message<"skein.cluster.v1.RunResult"> & {
    * @generated from field: repeated skein.cluster.v1.StateEntry state_entries = 13;
    */
   stateEntries: StateEntry[];
+
+  /**
+   * The worker started the run by itself, for a tick of an OfflineTask; absent: a manager assigned it.
+   *
+   * @generated from field: skein.cluster.v1.OfflineRun offline = 14;
+   */
+  offline?: OfflineRun | undefined;
 };
 
 /**
@@ -548,6 +555,63 @@ export type RunResult = Message<"skein.cluster.v1.RunResult"> & {
  */
 export const RunResultSchema: GenMessage<RunResult> = /*@__PURE__*/
   messageDesc(file_cluster_v1_run, 8);
+
+/**
+ * How a worker started a run by itself. The fence of the run is that of its OfflineTask, and its id follows from the task, the fence and
+ * the tick, so that a tick is recorded once. It is not part of Hello, and is sent only to managers with takes_offline_runs.
+ *
+ * @generated from message skein.cluster.v1.OfflineRun
+ */
+export type OfflineRun = Message<"skein.cluster.v1.OfflineRun"> & {
+  /**
+   * Task id, a UUID.
+   *
+   * @generated from field: string task_id = 1;
+   */
+  taskId: string;
+
+  /**
+   * The tick, in milliseconds since 1970.
+   *
+   * @generated from field: uint64 tick_ms = 2;
+   */
+  tickMs: bigint;
+
+  /**
+   * When the run began, by the clock of the worker, in milliseconds since 1970.
+   *
+   * @generated from field: uint64 started_ms = 3;
+   */
+  startedMs: bigint;
+
+  /**
+   * When it ended, by the same clock.
+   *
+   * @generated from field: uint64 finished_ms = 4;
+   */
+  finishedMs: bigint;
+
+  /**
+   * The worker had no session when the run began.
+   *
+   * @generated from field: bool without_session = 5;
+   */
+  withoutSession: boolean;
+
+  /**
+   * Ticks since the run before it that started no run.
+   *
+   * @generated from field: uint32 missed = 6;
+   */
+  missed: number;
+};
+
+/**
+ * Describes the message skein.cluster.v1.OfflineRun.
+ * Use `create(OfflineRunSchema)` to create a new message.
+ */
+export const OfflineRunSchema: GenMessage<OfflineRun> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_run, 9);
 
 /**
  * A key of the state of a task that a run has read or written.
@@ -596,7 +660,7 @@ export type StateEntry = Message<"skein.cluster.v1.StateEntry"> & {
  * Use `create(StateEntrySchema)` to create a new message.
  */
 export const StateEntrySchema: GenMessage<StateEntry> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 9);
+  messageDesc(file_cluster_v1_run, 10);
 
 /**
  * A result staged by digest: the manager has all chunks before a RunResult refers to it.
@@ -624,7 +688,7 @@ export type StagedResult = Message<"skein.cluster.v1.StagedResult"> & {
  * Use `create(StagedResultSchema)` to create a new message.
  */
 export const StagedResultSchema: GenMessage<StagedResult> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 10);
+  messageDesc(file_cluster_v1_run, 11);
 
 /**
  * State of a task or run. HTTP counts the same states from 0 (pending), which a protocol enum must not do; only
