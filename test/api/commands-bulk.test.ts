@@ -1,5 +1,6 @@
 // docs/guides/commands.md: a command to many clients
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { idempotencyOf } from '#api/devices/commands/idempotency.ts'
 import { pauseOf, roomOf, stopReason } from '#api/devices/commands/bulk/step.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
@@ -234,6 +235,21 @@ describe('an Idempotency-Key', () => {
     ])
       expectStatus(422, await giveWith(key, other))
     for (const bad of ['', 'k'.repeat(256)]) expectStatus(400, await giveWith(bad, body))
+    expectStatus(200, await tenant.call('POST', `${path()}/${id}/cancel`))
+  })
+
+  test('finds its request when the commands have expired', async () => {
+    const { tag } = await newFleet(1)
+    const [key, body, past] = [newId(), { name: 'once', tag, at_once: 1 }, '2020-01-01T00:00:00Z']
+    const { id } = expectStatus(201, await giveWith(key, body)).json<Bulk>()
+    // As if it had been given before that time.
+    const more = [tag, null, 1, null, null]
+    const digest = idempotencyOf({ key: 1 } as never, key, { name: 'once', expires_at: past }, more)?.requestDigest
+    await sql`UPDATE device_command_bulks SET request_digest = ${digest} WHERE id = ${id}::uuid`.execute(
+      api.database.db,
+    )
+    expect(expectStatus(201, await giveWith(key, { ...body, expires_at: past })).json<Bulk>().id).toBe(id)
+    expectStatus(400, await giveWith(newId(), { ...body, expires_at: past }))
     expectStatus(200, await tenant.call('POST', `${path()}/${id}/cancel`))
   })
 
