@@ -2,8 +2,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { idempotencyOf } from '#api/devices/commands/idempotency.ts'
 import { pauseOf, roomOf, stopReason } from '#api/devices/commands/bulk/step.ts'
+import { removeEnded } from '#api/devices/commands/sweep.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
+import type { Statement } from '#core/sql.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestApi } from '../harness/api.ts'
 import { until } from '../harness/until.ts'
@@ -300,6 +302,27 @@ describe('what has ended', () => {
     } finally {
       await sql`DELETE FROM nodes WHERE id = 'older'`.execute(api.database.db)
     }
+  })
+
+  test('is removed after its days, some at a time', async () => {
+    const other = await newTenant(api)
+    await sql`INSERT INTO device_command_bulks (id, domain_key, name, bytes, timeout_ms, expires_at, tag, at_once, status, created_by, ended_at)
+      SELECT gen_random_uuid(), d.key, 'old', 0, 1000, now(), 't', 1, 'finished', gen_random_uuid(),
+          now() - CASE WHEN n > 25 THEN interval '29 days' ELSE interval '31 days' END
+        FROM domains d, generate_series(1, 27) n WHERE d.id = ${other.domainId}`.execute(api.database.db)
+    const removed: number[] = []
+    await removeEnded({
+      async query<Row>(statement: Statement) {
+        const result = await api.database.db.query<Row>(statement)
+        if (statement.text.includes('FROM device_command_bulks')) removed.push(Number(result.numAffectedRows ?? 0n))
+        return result
+      },
+    })
+    // The sweeps of the processes may have taken some of them.
+    for (const count of removed) expect(count).toBeLessThanOrEqual(10)
+    expect(removed.length).toBeGreaterThan(0)
+    const page = (await other.call('GET', `/${other.domainId}/clients/commands`)).json<{ total: number }>()
+    expect(page.total).toBe(2)
   })
 
   test('is kept in a bounded number of each domain', async () => {
