@@ -1,8 +1,11 @@
 // docs/guides/commands.md: a command to many clients
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { idempotencyOf } from '#api/devices/commands/idempotency.ts'
 import { pauseOf, roomOf, stopReason } from '#api/devices/commands/bulk/step.ts'
+import { removeEnded } from '#api/devices/commands/sweep.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
+import type { Statement } from '#core/sql.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestApi } from '../harness/api.ts'
 import { until } from '../harness/until.ts'
@@ -237,6 +240,21 @@ describe('an Idempotency-Key', () => {
     expectStatus(200, await tenant.call('POST', `${path()}/${id}/cancel`))
   })
 
+  test('finds its request when the commands have expired', async () => {
+    const { tag } = await newFleet(1)
+    const [key, body, past] = [newId(), { name: 'once', tag, at_once: 1 }, '2020-01-01T00:00:00Z']
+    const { id } = expectStatus(201, await giveWith(key, body)).json<Bulk>()
+    // As if it had been given before that time.
+    const more = [tag, null, 1, null, null]
+    const digest = idempotencyOf({ key: 1 } as never, key, { name: 'once', expires_at: past }, more)?.requestDigest
+    await sql`UPDATE device_command_bulks SET request_digest = ${digest} WHERE id = ${id}::uuid`.execute(
+      api.database.db,
+    )
+    expect(expectStatus(201, await giveWith(key, { ...body, expires_at: past })).json<Bulk>().id).toBe(id)
+    expectStatus(400, await giveWith(newId(), { ...body, expires_at: past }))
+    expectStatus(200, await tenant.call('POST', `${path()}/${id}/cancel`))
+  })
+
   test('is forgotten after 24 hours', async () => {
     const { tag } = await newFleet(1)
     const [key, body] = [newId(), { name: 'daily', tag }]
@@ -284,6 +302,27 @@ describe('what has ended', () => {
     } finally {
       await sql`DELETE FROM nodes WHERE id = 'older'`.execute(api.database.db)
     }
+  })
+
+  test('is removed after its days, some at a time', async () => {
+    const other = await newTenant(api)
+    await sql`INSERT INTO device_command_bulks (id, domain_key, name, bytes, timeout_ms, expires_at, tag, at_once, status, created_by, ended_at)
+      SELECT gen_random_uuid(), d.key, 'old', 0, 1000, now(), 't', 1, 'finished', gen_random_uuid(),
+          now() - CASE WHEN n > 25 THEN interval '29 days' ELSE interval '31 days' END
+        FROM domains d, generate_series(1, 27) n WHERE d.id = ${other.domainId}`.execute(api.database.db)
+    const removed: number[] = []
+    await removeEnded({
+      async query<Row>(statement: Statement) {
+        const result = await api.database.db.query<Row>(statement)
+        if (statement.text.includes('FROM device_command_bulks')) removed.push(Number(result.numAffectedRows ?? 0n))
+        return result
+      },
+    })
+    // The sweeps of the processes may have taken some of them.
+    for (const count of removed) expect(count).toBeLessThanOrEqual(10)
+    expect(removed.length).toBeGreaterThan(0)
+    const page = (await other.call('GET', `/${other.domainId}/clients/commands`)).json<{ total: number }>()
+    expect(page.total).toBe(2)
   })
 
   test('is kept in a bounded number of each domain', async () => {

@@ -1,5 +1,6 @@
 // contract decisions 54, 100 and 101; docs/guides/commands.md
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { idempotencyOf } from '#api/devices/commands/idempotency.ts'
 import { OpenCommands } from '#api/devices/commands/open.ts'
 import { sweepOnce } from '#api/devices/commands/sweep.ts'
 import { newId } from '#core/ids.ts'
@@ -294,6 +295,25 @@ describe('an Idempotency-Key', () => {
     const other = await newDevice()
     expectStatus(201, await other.give({ name: 'a', payload: 2 }, '', key))
     expectStatus(400, await device.give({ name: 'a' }, '', { 'idempotency-key': 'x'.repeat(256) }))
+  })
+
+  test('finds its command when no more can be given, and when the command has expired', async () => {
+    const own = await newTenant(api)
+    const device = await newCommanded(api, own)
+    const [key, past] = [newId(), { name: 'a', expires_at: '2020-01-01T00:00:00Z' }]
+    const given = async (body: { name: string }) =>
+      expectStatus(201, await device.give(body, '', { 'idempotency-key': key })).json<Command>()
+    const { id } = await given({ name: 'a' })
+    await api.admin('PUT', `/domains/${own.domainId}/quotas`, { own: { commands_per_day: 1 } })
+    await api.api.identity.quotas.settled()
+    await until(async () => (await device.give({ name: 'b' })).status === 429, 'the quota is used up')
+    expect((await given({ name: 'a' })).id).toBe(id)
+    // As if it had been given before that time.
+    const digest = idempotencyOf({ key: 1 } as never, key, past)?.requestDigest
+    await sql`UPDATE device_commands SET request_digest = ${digest} WHERE id = ${id}`.execute(db())
+    expect((await given(past)).id).toBe(id)
+    await api.admin('PUT', `/domains/${own.domainId}/quotas`, { own: { commands_per_day: 1000 } })
+    expectStatus(400, await device.give(past, '', { 'idempotency-key': newId() }))
   })
 
   test('is forgotten after 24 hours', async () => {

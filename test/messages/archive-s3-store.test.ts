@@ -1,10 +1,14 @@
 /** An S3-compatible store that fails, is slow, loses answers and refuses what others offer (decision 0160). */
 import { inspect } from 'node:util'
+import { readConfig } from '#core/config/index.ts'
+import type { Environment } from '#core/config/index.ts'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { isStoreExhausted, storeFailure } from '../../api/messages/archive/open-store.ts'
+import { isStoreExhausted, s3TargetOf, storeFailure } from '../../api/messages/archive/open-store.ts'
+import { ARCHIVE_SETTINGS } from '../../api/messages/archive/config.ts'
 import { s3Store } from '../../api/messages/archive/s3-store.ts'
 import { ChangedByOther, sizesOf } from '../../api/messages/archive/store.ts'
 import type { ArchiveStore } from '../../api/messages/archive/store.ts'
+import { until } from '../harness/until.ts'
 import { ACCESS_KEY, SECRET_KEY, startS3Server } from './s3-server.ts'
 import type { Fault, S3Server } from './s3-server.ts'
 
@@ -84,11 +88,11 @@ test.each<[string, Fault]>([
 
 test('a store that does not answer is given up, and a stop does not wait for it', async () => {
   server.fault = () => 'hang'
-  server.target.retry = { attemptMs: 20, pieceMs: 20, deadlineMs: 100, pauseMs: 1 }
+  server.target.retry = { attemptMs: 20, pieceMs: 20, deadlineMs: 100, pauseMs: 1, giveUpMs: 20 }
   const error = await errorOf(store.writeNewFile(urlOf('small'), bytes(10)))
   expect(storeFailure(error)).toBe('it does not answer (no answer in time)')
   expect(isStoreExhausted(error)).toBe(true)
-  server.target.retry = { attemptMs: 600_000, pieceMs: 600_000, deadlineMs: 600_000, pauseMs: 1 }
+  server.target.retry = { attemptMs: 600_000, pieceMs: 600_000, deadlineMs: 600_000, pauseMs: 1, giveUpMs: 20 }
   const stopping = new AbortController()
   const waiting = s3Store({ target: server.target, signal: stopping.signal }).sizeOf(urlOf('small'))
   stopping.abort(new Error('stopped'))
@@ -117,9 +121,97 @@ test('what could not be given up at once is given up with the file, and after a 
   expect(server.uploads.size).toBe(5)
   const removed = await store.removeFiles([{ path: urlOf('one'), isPartial: true }])
   expect([removed.size, server.uploads.size]).toEqual([0, 4])
-  expect(await store.removeBegun(server.url, Date.now() - 60_000)).toBe(0)
-  expect(await store.removeBegun(server.url, Date.now() + 60_000)).toBe(4)
+  const isOwn = (path: string) => path !== urlOf('three')
+  expect(await store.removeBegun(server.url, Date.now() - 60_000, isOwn)).toBe(0)
+  expect(await store.removeBegun(server.url, Date.now() + 60_000, isOwn)).toBe(3)
+  expect([...server.uploads.values()].map(({ key }) => key)).toEqual([keyOf('three')])
+})
+
+test.each<[string, Fault]>([
+  ['CreateMultipartUpload', 'stall'],
+  ['UploadPart', 'stall'],
+  ['UploadPart', 'hang'],
+])('a file that is given up while %s meets %s leaves nothing behind', async (operation, fault) => {
+  const file = await store.beginFile(urlOf('file'))
+  server.fault = (call) => (call.operation === operation ? fault : undefined)
+  const writing = errorOf(file.write(bytes(3500)))
+  await until(() => server.uploads.size === 1 && calls(operation) === 1, 'the request', 60_000)
+  await file.abort()
+  expect((await writing).message).toBe('the file was given up')
   expect(server.uploads.size).toBe(0)
+  await expect(file.write(bytes(3500))).rejects.toThrow('the file was given up')
+  expect([calls(operation), server.uploads.size]).toEqual([1, 0])
+})
+
+test('to give up a file takes no longer than its time, whatever the store does', async () => {
+  server.fault = ({ operation }) => (operation === 'CreateMultipartUpload' ? 'lose' : 'hang')
+  const file = await store.beginFile(urlOf('file'))
+  server.target.retry = { attemptMs: 600_000, pieceMs: 600_000, deadlineMs: 0, pauseMs: 1, giveUpMs: 20 }
+  expect(await errorOf(file.write(bytes(3500)))).toMatchObject({ operation: 'CreateMultipartUpload', status: 0 })
+  server.target.retry.deadlineMs = 600_000
+  await file.abort()
+  expect(server.uploads.size).toBe(1)
+})
+
+test('a deletion ends with the first file of a store that does not answer', async () => {
+  server.target.retry = { attemptMs: 20, pieceMs: 20, deadlineMs: 0, pauseMs: 1, giveUpMs: 20 }
+  server.fault = () => 'hang'
+  const files = ['one', 'two', 'three'].map((name) => ({ path: urlOf(name), isPartial: true }))
+  const error = await errorOf(store.removeFiles(files))
+  expect(isStoreExhausted(error)).toBe(true)
+  expect(server.calls).toHaveLength(1)
+})
+
+test('an upload without an id, and a key that an address would change, are left alone', async () => {
+  await store.writeNewFile(urlOf('file'), bytes(1))
+  server.uploads.set('', { key: keyOf('file'), pieces: new Map(), begunMs: 0 })
+  server.uploads.set('other', { key: keyOf('x/../file'), pieces: new Map(), begunMs: 0 })
+  server.pageSize = 10
+  const isOwn = (path: string) => path === urlOf('file')
+  expect(await store.removeBegun(server.url, Date.now(), isOwn)).toBe(0)
+  expect(server.calls.map(({ operation }) => operation)).toEqual(['PutObject', 'ListMultipartUploads'])
+  for (const name of ['x/../file', './file', 'file?delete', 'file#', 'file%2F', 'file name'])
+    await expect(store.sizeOf(urlOf(name))).rejects.toThrow()
+  expect(calls('HeadObject')).toBe(0)
+})
+
+test('an answer without an end is not read, and not asked for again', async () => {
+  server.objects.set(keyOf('owner'), { body: Buffer.alloc(9 * 1024 * 1024), etag: '""', modifiedMs: 0 })
+  const error = await errorOf(store.readText(urlOf('owner')))
+  expect(storeFailure(error)).toBe('it does not answer as an object store does (the answer is too long)')
+  expect(calls('GetObject')).toBe(1)
+})
+
+test('clocks that differ are named, also where an answer has no code', async () => {
+  const early = new Date(Date.now() - 3_600_000).toUTCString()
+  server.fault = () => ({ status: 403, code: '', headers: { date: early } })
+  expect(storeFailure(await errorOf(store.sizeOf(urlOf('file'))))).toBe(
+    'its clock and that of this machine differ (403 RequestTimeTooSkewed HeadObject)',
+  )
+  server.fault = () => ({ status: 403, code: '' })
+  expect(storeFailure(await errorOf(store.sizeOf(urlOf('file'))))).toBe('it refuses the keys (403 HeadObject)')
+})
+
+test.each([
+  [{ SKEIN_ARCHIVE_S3_ACCESS_KEY: `${ACCESS_KEY}\nx` }, 'SKEIN_ARCHIVE_S3_ACCESS_KEY must be'],
+  [{ SKEIN_ARCHIVE_S3_ACCESS_KEY: `${ACCESS_KEY}\u20ac` }, 'SKEIN_ARCHIVE_S3_ACCESS_KEY must be'],
+  [{ SKEIN_ARCHIVE_S3_PATH_STYLE: 'false', SKEIN_ARCHIVE_S3_ENDPOINT: 'http://127.0.0.1:1' }, 'must be true when'],
+  [{ SKEIN_ARCHIVE_S3_PATH_STYLE: 'false', SKEIN_ARCHIVE_S3_ENDPOINT: 'http://[::1]:1' }, 'must be true when'],
+  [{ SKEIN_ARCHIVE_S3_ENDPOINT: 'https://example.com/path' }, 'an address such as'],
+  [{ SKEIN_ARCHIVE_S3_ENDPOINT: 'https://key:secret@example.com' }, 'an address such as'],
+  [{ SKEIN_ARCHIVE_S3_ENDPOINT: 'https://example.com?x=1' }, 'an address such as'],
+  [{ SKEIN_ARCHIVE_S3_ENDPOINT: 's3://example.com' }, 'an address such as'],
+])('settings %j are refused without their secrets', async (changed, words) => {
+  const given = {
+    SKEIN_ARCHIVE_URL: server.url,
+    SKEIN_ARCHIVE_S3_ACCESS_KEY: ACCESS_KEY,
+    SKEIN_ARCHIVE_S3_SECRET_KEY: SECRET_KEY,
+  }
+  const target = (environment: Environment) => s3TargetOf(readConfig(ARCHIVE_SETTINGS, environment))
+  expect(target(given)?.endpoint).toBe('https://s3.us-east-1.amazonaws.com')
+  const { message } = await errorOf((async () => target({ ...given, ...changed }))())
+  expect(message).toContain(words)
+  for (const secret of [ACCESS_KEY, SECRET_KEY]) expect(message).not.toContain(secret)
 })
 
 test.each([400, 405, 501])(

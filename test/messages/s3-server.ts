@@ -13,11 +13,12 @@ export const ACCESS_KEY = 'AKIATESTACCESSKEY'
 export const SECRET_KEY = 'a-secret-that-must-not-be-seen'
 const BUCKET = 'bucket'
 
-/** `lose`: done, but not answered. `drop`: neither. `hang`: not answered, and the connection stays. */
+/** `lose`: done, but not answered. `drop`: neither. `hang`: neither, and the connection stays. `stall`: done, and the connection stays. */
 export type Fault =
   | 'lose'
   | 'drop'
   | 'hang'
+  | 'stall'
   | 'cut'
   | { status: number; code: string; headers?: Record<string, string> }
 export type Call = { operation: string; key: string }
@@ -81,7 +82,7 @@ export async function startS3Server(): Promise<S3Server> {
       accessKey: new Secret(ACCESS_KEY),
       secretKey: new Secret(SECRET_KEY),
       lacks: new Set(),
-      retry: { attemptMs: 30_000, pieceMs: 30_000, deadlineMs: 30_000, pauseMs: 1 },
+      retry: { attemptMs: 30_000, pieceMs: 30_000, deadlineMs: 30_000, pauseMs: 1, giveUpMs: 30_000 },
     },
     objects: new Map(),
     uploads: new Map(),
@@ -120,6 +121,7 @@ async function serve(store: S3Server, request: IncomingMessage, response: Server
       bucket === BUCKET
         ? perform(store, request, { ...call, query: address.searchParams, body: Buffer.concat(pieces) })
         : errorOf('NoSuchBucket')
+  if (fault === 'stall') return
   if (fault === 'lose') return void request.socket.destroy()
   const body = Buffer.from(reply.body ?? '')
   response.writeHead(reply.status, { 'content-length': body.length, ...reply.headers })

@@ -82,15 +82,20 @@ export async function lockClient(tx: Transaction, clientKey: number): Promise<bo
 
 /** The command that was given with this key, and whether the request was the same. The client is locked. */
 export async function findRepeated(
-  tx: Transaction,
+  db: Queryable,
   clientKey: number,
   { scope, requestDigest }: Idempotency,
 ): Promise<{ id: string; isSame: boolean } | undefined> {
+  const { rows } = await sql<{ id: string; isSame: boolean }>`SELECT id, request_digest = ${requestDigest} AS "isSame"
+    FROM device_commands WHERE client_key = ${clientKey} AND idempotency = ${scope}
+      AND created_at >= now() - make_interval(hours => ${IDEMPOTENCY_HOURS})`.execute(db)
+  return rows[0]
+}
+
+/** A key that was used before its time can be used again. */
+export async function forgetKey(tx: Transaction, clientKey: number, { scope }: Idempotency): Promise<void> {
   await sql`UPDATE device_commands SET idempotency = NULL, request_digest = NULL WHERE client_key = ${clientKey} AND idempotency = ${scope}
     AND created_at < now() - make_interval(hours => ${IDEMPOTENCY_HOURS})`.execute(tx)
-  const { rows } = await sql<{ id: string; isSame: boolean }>`SELECT id, request_digest = ${requestDigest} AS "isSame"
-    FROM device_commands WHERE client_key = ${clientKey} AND idempotency = ${scope}`.execute(tx)
-  return rows[0]
 }
 
 /** The number of open commands of a client, and the bytes of their payloads. */

@@ -1,7 +1,7 @@
 /** The rules of commands for users: who may give, see and cancel them, and how many a client may have open. */
 import type { AccessPolicy, DomainAccess, Journal, Quotas, UserPrincipal } from '#api/identity/index.ts'
 import type { Bus } from '#core/bus/index.ts'
-import type { Database, Transaction } from '#core/database/index.ts'
+import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { durationWithin } from '#core/durations.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
@@ -14,6 +14,7 @@ import type { ClientWaits } from '../device-topics/index.ts'
 import { clientTable } from '../clients/repository.ts'
 import type { ClientRecord } from '../clients/repository.ts'
 import { idempotencyOf, usedWithAnotherBody } from './idempotency.ts'
+import type { Idempotency } from './idempotency.ts'
 import { entryOf } from './journal-entries.ts'
 import { COMMAND_METRICS } from './metrics.ts'
 import {
@@ -22,6 +23,7 @@ import {
   endDueCommand,
   findCommand,
   findRepeated,
+  forgetKey,
   insertCommand,
   listCommands,
   lockClient,
@@ -137,15 +139,13 @@ export class CommandsService {
     { idempotencyKey, wait, signal }: CommandOptions,
   ): Promise<CommandRecord> {
     const idempotency = idempotencyOf(caller, idempotencyKey, input)
-    const fields = commandOf(input, Date.now())
     const waitMs = wait === undefined ? 0 : durationWithin(wait, 'wait', [0, MAX_WAIT_MS])
     const { client } = await this.#enter(caller, at, 'command')
+    const before = await repeatedOf(this.#deps.database.db, client.key, idempotency)
     // Before the command is given: who is refused here has given none.
     const release = waitMs === 0 ? undefined : await this.#waiters.take(client.domainKey)
     try {
-      await this.#deps.quotas.requireToday(client.domainKey, 'commands_per_day')
-      const row = { ...fields, id: newId(), clientKey: client.key, createdBy: caller.id, idempotency }
-      const id = await this.#give(caller, client, row)
+      const id = before ?? (await this.#giveNew(caller, client, input, idempotency))
       if (waitMs === 0) return await this.#found(client.key, id)
       return await this.#untilEnded(client.key, id, waitMs, AbortSignal.any([signal, this.#deps.signal]))
     } finally {
@@ -212,16 +212,26 @@ export class CommandsService {
   }
 
   /** Returns the id of the new command, or of the one that was given with the same key. */
+  async #giveNew(
+    caller: UserPrincipal,
+    client: ClientRecord,
+    input: NewCommand,
+    idempotency: Idempotency | undefined,
+  ): Promise<string> {
+    const fields = commandOf(input, Date.now())
+    await this.#deps.quotas.requireToday(client.domainKey, 'commands_per_day')
+    const row = { ...fields, id: newId(), clientKey: client.key, createdBy: caller.id, idempotency }
+    return await this.#give(caller, client, row)
+  }
+
   async #give(caller: UserPrincipal, client: ClientRecord, row: NewCommandRow): Promise<string> {
     const { key: clientKey, id: clientId, domainKey } = client
     let isHanded = false
     const id = await this.#deps.journal.change(caller, async (tx, record) => {
       if (!(await lockClient(tx, clientKey))) throw new ServiceError('not_found', 'entity not found')
-      const repeated = row.idempotency === undefined ? undefined : await findRepeated(tx, clientKey, row.idempotency)
-      if (repeated !== undefined) {
-        if (repeated.isSame) return repeated.id
-        throw usedWithAnotherBody()
-      }
+      const repeated = await repeatedOf(tx, clientKey, row.idempotency)
+      if (repeated !== undefined) return repeated
+      if (row.idempotency !== undefined) await forgetKey(tx, clientKey, row.idempotency)
       await requireOpenRoom(tx, clientKey, row.bytes)
       await removeBeyond(tx, [clientKey])
       ;({ isHanded } = await insertCommand(tx, row))
@@ -246,6 +256,17 @@ export class CommandsService {
       wait.end()
     }
   }
+}
+
+/** The id of the command that was given with this key. Throws `unprocessable` if it was another one. */
+async function repeatedOf(
+  db: Queryable,
+  clientKey: number,
+  idempotency: Idempotency | undefined,
+): Promise<string | undefined> {
+  const found = idempotency === undefined ? undefined : await findRepeated(db, clientKey, idempotency)
+  if (found?.isSame === false) throw usedWithAnotherBody()
+  return found?.id
 }
 
 /** Throws `malformed`. */

@@ -4,7 +4,7 @@
  */
 import type { Journal } from '#api/identity/index.ts'
 import type { Bus } from '#core/bus/index.ts'
-import type { Database } from '#core/database/index.ts'
+import type { Database, Queryable } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { startRounds } from '#core/rounds.ts'
 import type { Rounds } from '#core/rounds.ts'
@@ -30,8 +30,20 @@ const RETRY_MS = 5_000
 /** The interval between two removals of old commands, and the rows of one statement. */
 const REMOVAL_INTERVAL_MS = 600_000
 const REMOVED_ROWS = 1_000
+/** Each takes the rows of its clients along, 100,000 at most, if a node of an earlier version has kept them. */
+const REMOVED_BULKS = 10
 /** Statements of one removal; the next one goes on. */
 const MAX_REMOVALS = 100
+
+/** Removes what ended long ago, in steps. */
+export async function removeEnded(db: Queryable): Promise<void> {
+  const removals = [
+    { remove: removeOld, limit: REMOVED_ROWS },
+    { remove: removeOldBulks, limit: REMOVED_BULKS },
+  ]
+  for (const { remove, limit } of removals)
+    for (let count = 0; count < MAX_REMOVALS; count++) if ((await remove(db, limit)) < limit) break
+}
 
 export function startCommandSweep({
   database,
@@ -49,9 +61,7 @@ export function startCommandSweep({
   async function removeSometimes(): Promise<void> {
     if (monotonicMs() - removedMs < REMOVAL_INTERVAL_MS) return
     removedMs = monotonicMs()
-    for (const remove of [removeOld, removeOldBulks])
-      for (let count = 0; count < MAX_REMOVALS; count++)
-        if ((await remove(database.db, REMOVED_ROWS)) < REMOVED_ROWS) break
+    await removeEnded(database.db)
   }
 
   /** Each request in its turn. Processes share them: a request that another one works on is passed over. Returns how many were due. */

@@ -121,12 +121,28 @@ async function removeUnknown(
   }
   await look()
   try {
-    removed += await store.removeBegun(url, now() - graceSeconds * 1000)
+    removed += await store.removeBegun(url, now() - graceSeconds * 1000, (path) => isOwnFile(url, path))
   } catch (error) {
     signal.throwIfAborted()
     failed.push(error)
   }
   return removed
+}
+
+/** The place is one that `ownFiles` looks at. */
+function isOwnFile(url: string, path: string): boolean {
+  if (!path.startsWith(`${url}/`)) return false
+  const [domain = '', table, ...below] = path.slice(url.length + 1).split('/')
+  const name = below.pop() ?? ''
+  const [kind, month] = below
+  const isPlace = below.length === 1 ? kind === 'metadata' : kind === 'data' && below.length === 2
+  return (
+    DOMAIN.test(domain) &&
+    table === 'records' &&
+    isPlace &&
+    MONTH.test(month ?? 'arrived_month=0000-00') &&
+    OWN_FILE.test(name)
+  )
 }
 
 async function* ownFiles(store: ArchiveStore, url: string, failed: unknown[]): AsyncGenerator<string> {

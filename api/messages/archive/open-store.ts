@@ -8,6 +8,10 @@ import type { ArchiveStore } from './store.ts'
 
 const IN_BUCKET = 's3://'
 const REGION = /^[a-zA-Z\d-]{1,64}$/
+/** The id of a key is part of a header. The error of another one would have it in its text. */
+const KEY_ID = /^[\w+/=.:@-]{1,256}$/
+/** The bucket cannot be in the name of such a host. */
+const IP_ADDRESS = /^(?:[\d.]+|\[.*\])$/
 
 /** Undefined: the archive is no bucket. Throws `malformed` when a setting is missing. */
 export function s3TargetOf(config: ArchiveConfig): S3Target | undefined {
@@ -20,7 +24,14 @@ export function s3TargetOf(config: ArchiveConfig): S3Target | undefined {
     )
   if (!REGION.test(region))
     throw new ServiceError('malformed', 'SKEIN_ARCHIVE_S3_REGION must be a name such as us-east-1')
+  if (!KEY_ID.test(accessKey.reveal()))
+    throw new ServiceError('malformed', 'SKEIN_ARCHIVE_S3_ACCESS_KEY must be the id of a key, without spaces')
   const endpoint = config.endpoint ?? `https://s3.${region}.amazonaws.com`
+  if (!isPathStyle && IP_ADDRESS.test(new URL(endpoint).hostname))
+    throw new ServiceError(
+      'malformed',
+      'SKEIN_ARCHIVE_S3_PATH_STYLE must be true when SKEIN_ARCHIVE_S3_ENDPOINT has an IP address',
+    )
   return { endpoint, region, isPathStyle, accessKey, secretKey, lacks: new Set() }
 }
 

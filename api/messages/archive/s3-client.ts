@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { AwsV4Signer } from 'aws4fetch'
 import { monotonicMs } from '#core/time.ts'
 import { codeOf } from './s3-answers.ts'
-import { S3Error, isPassing } from './s3-error.ts'
+import { S3Error, TOO_LONG, isPassing } from './s3-error.ts'
 import type { S3Operation } from './s3-error.ts'
 import { RETRY_LIMITS } from './s3-target.ts'
 import type { S3Target } from './s3-target.ts'
@@ -37,11 +37,12 @@ export type S3Answer = {
 export async function requestS3(target: S3Target, request: S3Request, signal?: AbortSignal): Promise<S3Answer> {
   const { attemptMs, pieceMs, deadlineMs, pauseMs } = target.retry ?? RETRY_LIMITS
   const endMs = monotonicMs() + deadlineMs
+  const address = addressOf(target, request)
   const limitMs = request.operation === 'UploadPart' || request.operation === 'PutObject' ? pieceMs : attemptMs
   let isRepeated = false
   for (let attempt = 0; ; attempt++) {
     signal?.throwIfAborted()
-    const outcome = await attemptOnce(target, request, { limitMs, signal, isRepeated })
+    const outcome = await attemptOnce(target, { ...request, address }, { limitMs, signal, isRepeated })
     if ('answer' in outcome) return outcome.answer
     const { error, afterMs } = outcome
     const backoffMs = Math.min(pauseMs * 2 ** Math.min(attempt, 16), MAX_PAUSE_MS)
@@ -52,11 +53,12 @@ export async function requestS3(target: S3Target, request: S3Request, signal?: A
   }
 }
 
+type AddressedRequest = S3Request & { address: string }
 type Outcome = { answer: S3Answer } | { error: S3Error; afterMs: number }
 
 async function attemptOnce(
   target: S3Target,
-  request: S3Request,
+  request: AddressedRequest,
   { limitMs, signal, isRepeated }: { limitMs: number; signal: AbortSignal | undefined; isRepeated: boolean },
 ): Promise<Outcome> {
   const { operation } = request
@@ -73,7 +75,7 @@ async function attemptOnce(
     const code = timeout.aborted ? 'no answer in time' : networkCodeOf(error)
     return { error: new S3Error({ operation, status: 0, code, isRepeated }, { cause: error }), afterMs: 0 }
   }
-  const code = codeOf(text)
+  const code = codeOf(text) || codeWithoutText(status, headers)
   // A long completion is answered with 200 before it is known whether it succeeds.
   const isFault = status >= 300 || (operation === 'CompleteMultipartUpload' && code !== '')
   if (!isFault) return { answer: { status, headers, text, isRepeated } }
@@ -82,11 +84,20 @@ async function attemptOnce(
   return { error, afterMs: Number.isFinite(afterSeconds) ? Math.max(afterSeconds, 0) * 1000 : 0 }
 }
 
-async function send(target: S3Target, request: S3Request, signal: AbortSignal): Promise<Response> {
-  const { body, method } = request
+/** What a store allows. */
+const MAX_SKEW_MS = 900_000
+
+/** The answer to a HEAD has no code. With clocks that differ, the keys would be blamed. */
+function codeWithoutText(status: number, headers: Headers): string {
+  const skewMs = Math.abs(Date.parse(headers.get('date') ?? '') - Date.now())
+  return status === 403 && skewMs > MAX_SKEW_MS ? 'RequestTimeTooSkewed' : ''
+}
+
+async function send(target: S3Target, request: AddressedRequest, signal: AbortSignal): Promise<Response> {
+  const { address, body, method } = request
   const signer = new AwsV4Signer({
     method,
-    url: addressOf(target, request),
+    url: address,
     headers: { ...request.headers, 'x-amz-content-sha256': await sha256Of(body) },
     accessKeyId: target.accessKey.reveal(),
     secretAccessKey: target.secretKey.reveal(),
@@ -112,9 +123,13 @@ export function partsOf(url: string): { bucket: string; key: string } {
   return { bucket, key }
 }
 
-/** Keys of the archive hold no character that must be encoded. */
+/** Keys of the archive hold no character that must be encoded, and no step that an address leaves out. */
+const PLAIN = /^[\w.=/-]*$/
+const isPlain = (key: string) => PLAIN.test(key) && key.split('/').every((part) => part !== '.' && part !== '..')
+
 function addressOf({ endpoint, isPathStyle }: S3Target, { url, query }: S3Request): string {
   const { bucket, key } = partsOf(url)
+  if (!isPlain(key)) throw new Error('not a file of the archive')
   const address = new URL(isPathStyle ? `${endpoint}/${bucket}/${key}` : `${endpoint}/${key}`)
   if (isPathStyle && key === '') address.pathname = `/${bucket}`
   if (!isPathStyle) address.hostname = `${bucket}.${address.hostname}`
@@ -127,7 +142,7 @@ async function boundedText(response: Response): Promise<string> {
   let bytes = 0
   for await (const piece of response.body ?? []) {
     bytes += piece.length
-    if (bytes > MAX_ANSWER_BYTES) throw new Error('the answer is too long')
+    if (bytes > MAX_ANSWER_BYTES) throw new Error(TOO_LONG)
     pieces.push(piece)
   }
   return Buffer.concat(pieces).toString('utf8')
@@ -141,5 +156,5 @@ function networkCodeOf(error: unknown): string {
     const { code } = cause as NodeJS.ErrnoException
     if (typeof code === 'string' && NETWORK_CODE.test(code)) return code
   }
-  return error instanceof Error && error.message === 'the answer is too long' ? error.message : 'the connection failed'
+  return error instanceof Error && error.message === TOO_LONG ? TOO_LONG : 'the connection failed'
 }

@@ -14,6 +14,9 @@ export type S3Operation =
   | 'AbortMultipartUpload'
   | 'ListMultipartUploads'
 
+/** The code of an answer that was not read to its end. */
+export const TOO_LONG = 'the answer is too long'
+
 /** `status` 0: there was no answer. */
 export class S3Error extends Error {
   readonly operation: S3Operation
@@ -56,7 +59,7 @@ const PASSING_CODES = new Set([
 
 /** Whether the same request may succeed later. A completion may fail with a status of success. */
 export const isPassing = ({ status, code }: S3Error): boolean =>
-  status === 0 || PASSING_STATUSES.has(status) || PASSING_CODES.has(code)
+  code !== TOO_LONG && (status === 0 || PASSING_STATUSES.has(status) || PASSING_CODES.has(code))
 
 const REFUSALS = new Set(['NotImplemented', 'MethodNotAllowed', 'InvalidRequest', 'UnsupportedOperation'])
 
@@ -84,6 +87,7 @@ export function s3Failure(error: unknown): string | undefined {
 }
 
 function reasonOf(status: number, code: string): string {
+  if (code === TOO_LONG) return 'it does not answer as an object store does'
   if (status === 0) return 'it does not answer'
   if (status === 507 || FULL.has(code)) return 'it is full'
   if (code === 'RequestTimeTooSkewed') return 'its clock and that of this machine differ'

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { escaped, parseDeletion, parseListing, parseUploads } from './s3-answers.ts'
 import { partsOf, requestS3 } from './s3-client.ts'
 import type { S3Answer, S3Request } from './s3-client.ts'
-import { S3Error, isUnsupported } from './s3-error.ts'
+import { S3Error, isS3Exhausted, isUnsupported } from './s3-error.ts'
 import type { S3Operation } from './s3-error.ts'
 import type { S3Target } from './s3-target.ts'
 import { S3Upload } from './s3-upload.ts'
@@ -28,34 +28,15 @@ export type S3StoreOptions = {
   signal?: AbortSignal | undefined
 }
 
-export function s3Store({ target, signal }: S3StoreOptions): ArchiveStore {
-  const request: Request = (one) => requestS3(target, one, signal)
-  const put = async (url: string, body: Uint8Array<ArrayBuffer>, headers: Readonly<Record<string, string>> = {}) =>
-    await request({ operation: 'PutObject', method: 'PUT', url, body, headers: { ...JSON_OR_DATA, ...headers } })
-
-  const sizeOf = async (url: string) => {
-    const headers = await headersOf(request, url)
-    if (headers === undefined) return undefined
-    const length = headers.get('content-length')
-    if (length === null) throw new Error('the object store answered without the size of an object')
-    return Number(length)
-  }
-  const abortUploads = async (url: string) => {
-    await removeUploads(target, request, url, (upload) => upload.key === partsOf(url).key)
-  }
+export function s3Store(options: S3StoreOptions): ArchiveStore {
+  const { target, signal } = options
+  const { request, put, sizeOf, abortUploads } = stepsOf(options)
 
   return {
     get maxFileBytes() {
       return target.lacks.has('multipart') ? MAX_WHOLE_FILE_BYTES : MAX_FILE_BYTES
     },
-    beginFile(url) {
-      const steps = {
-        put: async (...given: Parameters<typeof put>) => void (await put(...given)),
-        sizeOf,
-        abortUploads,
-      }
-      return Promise.resolve(new S3Upload(target, url, { steps, signal }))
-    },
+    beginFile: (url) => Promise.resolve(new S3Upload(target, url, { stepsOf, signal })),
     async writeNewFile(url, bytes) {
       await put(url, bytes)
     },
@@ -83,16 +64,46 @@ export function s3Store({ target, signal }: S3StoreOptions): ArchiveStore {
     async removeFiles(files) {
       const failed = new Map<string, unknown>()
       for (const { path } of files.filter(({ isPartial }) => isPartial))
-        await abortUploads(path).catch((error: unknown) => failed.set(path, error))
+        await abortUploads(path).catch((error: unknown) => {
+          // The others would wait for the same.
+          if (isS3Exhausted(error)) throw error
+          failed.set(path, error)
+        })
       signal?.throwIfAborted()
       const urls = files.map(({ path }) => path).filter((path) => !failed.has(path))
       for (let first = 0; first < urls.length; first += DELETED_AT_ONCE)
         await removeSome(target, request, urls.slice(first, first + DELETED_AT_ONCE), failed)
       return failed
     },
-    removeBegun: (url, beforeMs) => removeUploads(target, request, `${url}/`, ({ begunMs }) => begunMs < beforeMs),
+    async removeBegun(url, beforeMs, isOwn) {
+      const { bucket } = partsOf(url)
+      return await removeUploads(
+        target,
+        request,
+        `${url}/`,
+        ({ key, begunMs }) => begunMs < beforeMs && isOwn(`s3://${bucket}/${key}`),
+      )
+    },
     warningFor: () => Promise.resolve(target.hasConditions === false ? WITHOUT_CONDITIONS : undefined),
   }
+}
+
+function stepsOf({ target, signal }: S3StoreOptions) {
+  const request: Request = (one) => requestS3(target, one, signal)
+  const put = async (url: string, body: Uint8Array<ArrayBuffer>, headers: Readonly<Record<string, string>> = {}) =>
+    void (await request({ operation: 'PutObject', method: 'PUT', url, body, headers: { ...JSON_OR_DATA, ...headers } }))
+
+  const sizeOf = async (url: string) => {
+    const headers = await headersOf(request, url)
+    if (headers === undefined) return undefined
+    const length = headers.get('content-length')
+    if (length === null) throw new Error('the object store answered without the size of an object')
+    return Number(length)
+  }
+  const abortUploads = async (url: string) => {
+    await removeUploads(target, request, url, (upload) => upload.key === partsOf(url).key)
+  }
+  return { request, put, sizeOf, abortUploads }
 }
 
 /** Undefined: there is no such object. */
@@ -251,7 +262,8 @@ async function removeUploads(
   let removed = 0
   const { bucket } = partsOf(url)
   for await (const { key, id, begunMs } of uploadsBelow(target, request, url)) {
-    if (!isRemoved({ key, begunMs })) continue
+    // Without an id, the request would delete the object.
+    if (id === '' || !isRemoved({ key, begunMs })) continue
     const one = { url: `s3://${bucket}/${key}`, query: { uploadId: id } }
     await ignoringMissing(request({ ...one, operation: 'AbortMultipartUpload', method: 'DELETE' }))
     removed += 1
@@ -277,7 +289,7 @@ async function removeSome(
     try {
       await ignoringMissing(request({ operation: 'DeleteObject', method: 'DELETE', url }))
     } catch (error) {
-      if (!(error instanceof S3Error)) throw error
+      if (!(error instanceof S3Error) || isS3Exhausted(error)) throw error
       failed.set(url, error)
     }
 }

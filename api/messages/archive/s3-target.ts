@@ -27,7 +27,15 @@ export type RetryLimits = {
   /** After which no other attempt begins. */
   deadlineMs: number
   pauseMs: number
+  /** For all that gives up one file. It must hold up neither the round of a store that has just failed, nor the end of the process. */
+  giveUpMs: number
 }
 
 /** A piece of 8 MiB takes two minutes at 70 kB/s. The rounds of the archive repeat what fails here. */
-export const RETRY_LIMITS: RetryLimits = { attemptMs: 30_000, pieceMs: 120_000, deadlineMs: 120_000, pauseMs: 200 }
+export const RETRY_LIMITS: RetryLimits = {
+  attemptMs: 30_000,
+  pieceMs: 120_000,
+  deadlineMs: 120_000,
+  pauseMs: 200,
+  giveUpMs: 5000,
+}

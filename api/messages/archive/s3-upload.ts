@@ -5,14 +5,13 @@
 import { requestS3 } from './s3-client.ts'
 import type { S3Request } from './s3-client.ts'
 import { S3Error, isUnsupported } from './s3-error.ts'
-import type { RetryLimits, S3Target } from './s3-target.ts'
+import { RETRY_LIMITS } from './s3-target.ts'
+import type { S3Target } from './s3-target.ts'
 import { escaped, textOf } from './s3-answers.ts'
 import type { NewFile } from './store.ts'
 
 /** The smallest that stores accept is 5 MiB, and they accept 10,000 of them. */
 const PIECE_BYTES = 8 * 1024 * 1024
-/** A store that has just failed must not hold up the round. */
-const ONE_ATTEMPT: RetryLimits = { attemptMs: 5000, pieceMs: 5000, deadlineMs: 0, pauseMs: 1 }
 
 export type UploadSteps = {
   /** The object as one request. */
@@ -22,13 +21,20 @@ export type UploadSteps = {
   abortUploads(url: string): Promise<void>
 }
 
+/** The steps as requests to this target, which the signal ends. */
+export type StepsOf = (options: { target: S3Target; signal: AbortSignal }) => UploadSteps
+
 export class S3Upload implements NewFile {
   readonly path = undefined
   readonly #target: S3Target
   readonly #url: string
+  readonly #stepsOf: StepsOf
   readonly #steps: UploadSteps
   readonly #pieceBytes: number
-  readonly #signal: AbortSignal | undefined
+  readonly #given = new AbortController()
+  readonly #signal: AbortSignal
+  /** The piece that is being sent. Does not reject. */
+  #sending: Promise<unknown> = Promise.resolve()
   #waiting: Uint8Array<ArrayBuffer>[] = []
   #waitingBytes = 0
   #sent = 0
@@ -40,16 +46,25 @@ export class S3Upload implements NewFile {
   constructor(
     target: S3Target,
     url: string,
-    { steps, signal }: { steps: UploadSteps; signal: AbortSignal | undefined },
+    { stepsOf, signal }: { stepsOf: StepsOf; signal: AbortSignal | undefined },
   ) {
     this.#target = target
     this.#url = url
-    this.#steps = steps
     this.#pieceBytes = target.pieceBytes ?? PIECE_BYTES
-    this.#signal = signal
+    const { signal: given } = this.#given
+    this.#signal = signal === undefined ? given : AbortSignal.any([signal, given])
+    this.#stepsOf = stepsOf
+    this.#steps = stepsOf({ target, signal: this.#signal })
   }
 
   async write(bytes: Uint8Array<ArrayBuffer>): Promise<void> {
+    const written = this.#write(bytes)
+    this.#sending = written.catch(() => undefined)
+    await written
+  }
+
+  async #write(bytes: Uint8Array<ArrayBuffer>): Promise<void> {
+    this.#signal.throwIfAborted()
     this.#waiting.push(bytes)
     this.#waitingBytes += bytes.length
     while (this.#waitingBytes >= this.#pieceBytes && !this.#target.lacks.has('multipart')) {
@@ -71,13 +86,22 @@ export class S3Upload implements NewFile {
   }
 
   async abort(): Promise<void> {
+    // A piece that arrives after its upload was given up would stay in the store, and an upload that begins then would stay whole.
+    this.#given.abort(new Error('the file was given up'))
+    await this.#sending
     this.#waiting = []
     this.#waitingBytes = 0
     const id = this.#id
+    // What is given up is given up also while the process stops.
+    const limits = this.#target.retry ?? RETRY_LIMITS
+    const target = { ...this.#target, retry: { ...limits, deadlineMs: 0 } }
+    const signal = AbortSignal.timeout(limits.giveUpMs)
     try {
-      if (id !== undefined)
-        await this.#request({ operation: 'AbortMultipartUpload', method: 'DELETE', query: { uploadId: id } })
-      if (this.#hasUnknown) await this.#steps.abortUploads(this.#url)
+      if (id !== undefined) {
+        const query = { uploadId: id }
+        await requestS3(target, { operation: 'AbortMultipartUpload', method: 'DELETE', url: this.#url, query }, signal)
+      }
+      if (this.#hasUnknown) await this.#stepsOf({ target, signal }).abortUploads(this.#url)
     } catch {
       // The sweep gives up what is left of the file.
     }
@@ -86,6 +110,7 @@ export class S3Upload implements NewFile {
   /** False: the store refuses uploads in pieces. */
   async #begin(): Promise<boolean> {
     try {
+      this.#hasUnknown = true
       const { text, isRepeated } = await this.#request({
         operation: 'CreateMultipartUpload',
         method: 'POST',
@@ -132,10 +157,7 @@ export class S3Upload implements NewFile {
   }
 
   #request(request: Omit<S3Request, 'url'>) {
-    // What is given up is given up also while the process stops.
-    return request.operation === 'AbortMultipartUpload'
-      ? requestS3({ ...this.#target, retry: ONE_ATTEMPT }, { ...request, url: this.#url })
-      : requestS3(this.#target, { ...request, url: this.#url }, this.#signal)
+    return requestS3(this.#target, { ...request, url: this.#url }, this.#signal)
   }
 
   #take(bytes: number): Uint8Array<ArrayBuffer> {

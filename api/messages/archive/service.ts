@@ -20,7 +20,7 @@ import type { ArchiveFacts, CatalogueTable, ExportedRangeFacts, RoundFacts } fro
 import { RETRY_LIMITS } from './s3-target.ts'
 import type { S3Target } from './s3-target.ts'
 import type { History, HistoryCheck } from './schema.ts'
-import { sizesOf } from './store.ts'
+import { SIZES_AT_ONCE, sizesOf } from './store.ts'
 
 export const NAMESPACE = 'history'
 export const TABLE = 'records'
@@ -181,21 +181,25 @@ async function faultsOfFiles(
   const [first] = files
   if (first === undefined) return []
   const store = await openStore(first.path, target)
-  const sizes = await sizesOf(
-    store,
-    files.map(({ path }) => path),
-  )
   const faults: string[] = []
-  for (const [index, { path, bytes }] of files.entries()) {
-    const found = sizes[index]
-    // A store that cannot be read is no damage of the range.
-    if (found === undefined || 'error' in found) {
-      const why = storeFailure(found?.error)
-      const message = why === undefined ? 'the archive cannot be read' : `the archive cannot be read: ${why}`
-      throw new ServiceError('unavailable', message, { cause: found?.error })
+  // Some at a time: of a store that does not answer, the caller learns with the first.
+  for (let at = 0; at < files.length; at += SIZES_AT_ONCE) {
+    const some = files.slice(at, at + SIZES_AT_ONCE)
+    const sizes = await sizesOf(
+      store,
+      some.map(({ path }) => path),
+    )
+    for (const [index, { path, bytes }] of some.entries()) {
+      const found = sizes[index]
+      // A store that cannot be read is no damage of the range.
+      if (found === undefined || 'error' in found) {
+        const why = storeFailure(found?.error)
+        const message = why === undefined ? 'the archive cannot be read' : `the archive cannot be read: ${why}`
+        throw new ServiceError('unavailable', message, { cause: found?.error })
+      }
+      if (found.size === undefined) faults.push(`${path} is missing`)
+      else if (found.size !== bytes) faults.push(`${path} has ${found.size} bytes instead of ${bytes}`)
     }
-    if (found.size === undefined) faults.push(`${path} is missing`)
-    else if (found.size !== bytes) faults.push(`${path} has ${found.size} bytes instead of ${bytes}`)
   }
   return faults
 }

@@ -41,8 +41,8 @@ export type ArchiveStore = {
   namesIn(url: string): AsyncGenerator<{ name: string; isFolder: boolean }>
   /** A file that is gone is no error. Errors by path. */
   removeFiles(files: readonly RemovedFile[]): Promise<Map<string, unknown>>
-  /** Gives up files below that were begun before this time and never completed. Their number. */
-  removeBegun(url: string, beforeMs: number): Promise<number>
+  /** Gives up own files below that were begun before this time and never completed. Their number. */
+  removeBegun(url: string, beforeMs: number, isOwn: (path: string) => boolean): Promise<number>
   /** What an operator should change, for the log. Called after files were written below. */
   warningFor(url: string): Promise<string | undefined>
 }
@@ -50,7 +50,8 @@ export type ArchiveStore = {
 /** Another writer has replaced the file meanwhile. */
 export class ChangedByOther extends Error {}
 
-const AT_ONCE = 16
+/** Files that are looked at together. */
+export const SIZES_AT_ONCE = 16
 
 /** The sizes of many files: an object store answers each after a while. An error in the place of a size is that of its file. */
 export async function sizesOf(
@@ -58,10 +59,10 @@ export async function sizesOf(
   urls: readonly string[],
 ): Promise<({ size: number | undefined } | { error: unknown })[]> {
   const sizes: ({ size: number | undefined } | { error: unknown })[] = []
-  for (let first = 0; first < urls.length; first += AT_ONCE)
+  for (let first = 0; first < urls.length; first += SIZES_AT_ONCE)
     sizes.push(
       ...(await Promise.all(
-        urls.slice(first, first + AT_ONCE).map(async (url) => {
+        urls.slice(first, first + SIZES_AT_ONCE).map(async (url) => {
           try {
             return { size: await store.sizeOf(url) }
           } catch (error) {

@@ -57,12 +57,12 @@ export class BulkCommandsService {
     const { at_once: atOnce, per_minute: perMinute = null, stop_failed_percent: stopPercent = null } = input
     const options = [tag, groupId, atOnce, perMinute, stopPercent]
     const idempotency = idempotencyOf(caller, idempotencyKey, input, options)
-    const fields = commandOf(input, Date.now())
     const { database, journal, quotas } = this.#deps
     const domain = await this.#enter(caller, domainId, 'client_command')
     const { domainKey } = domain
     const before = await repeatedIn(database.db, domainKey, idempotency)
     if (before !== undefined) return await this.#found(domain, before)
+    const fields = commandOf(input, Date.now())
     if (groupId !== null && !(await groupExists(database.db, domainKey, groupId)))
       throw new ServiceError('unprocessable', 'the group does not exist', {
         details: [{ path: '/group', message: 'must be the id of a group of the domain' }],
