@@ -49,6 +49,8 @@ class Machine {
   tasks: OfflineTask[] = []
   written: Written = { times: { managerMs: 0, clockMs: 0 }, tasks: {} }
   isDiskFull = false
+  /** Writes wait for it. */
+  disk: Promise<void> = Promise.resolve()
   canFetch = true
   refusal: string | undefined
   readonly results = new Set<string>()
@@ -69,6 +71,7 @@ class Machine {
           this.written = { ...this.written, times: { ...this.written.times, managerMs: Number(message.nowMs) } }
         },
         writeProgress: async (written) => {
+          await this.disk
           if (this.isDiskFull) throw new Error('no space left on device')
           this.written = structuredClone(written)
         },
@@ -223,6 +226,27 @@ test('a tick during the last run is missed and counted, and so is one that the w
   machine.refusal = undefined
   await live(offline, machine, MINUTE)
   expect(machine.ran[1]).toMatchObject({ missed: 3, tickMs: NOON + 4 * MINUTE })
+  await offline.close()
+})
+
+test('a tick that passes before a slow disk has stored the one before it is missed, and no two runs are under way', async () => {
+  const machine = new Machine()
+  machine.tasks = [offlineTask()]
+  const offline = await machine.start()
+  const { promise: stored, resolve: store } = Promise.withResolvers<void>()
+  machine.disk = stored
+  machine.pass(1)
+  const first = offline.startDue()
+  machine.pass(MINUTE)
+  const second = offline.startDue()
+  store()
+  await Promise.all([first, second])
+  await vi.waitFor(() => expect(machine.reported).toHaveLength(1), 30_000)
+  expect(machine.ran.map(({ tickMs, missed }) => ({ tickMs, missed }))).toEqual([{ tickMs: NOON, missed: 0 }])
+  machine.pass(MINUTE)
+  await offline.startDue()
+  await vi.waitFor(() => expect(machine.reported).toHaveLength(2), 30_000)
+  expect(machine.ran.at(-1)).toMatchObject({ tickMs: NOON + 2 * MINUTE, missed: 1 })
   await offline.close()
 })
 

@@ -223,16 +223,20 @@ export class OfflineTasks {
       if (turns.isOver) await turns.next()
       if (fenceOf(kept.task) === 0n || kept.gone.signal.aborted) continue
       const started = this.#passSafely(kept, now)
-      if (started !== undefined) passed.push({ kept, started })
+      if (started === undefined) continue
+      // From here on, because the clock is looked at again before a slow disk has stored the tick.
+      kept.isRunning = true
+      kept.progress.started = started
+      passed.push({ kept, started })
     }
     const due = passed.filter(({ kept }) => !kept.gone.signal.aborted)
     if (due.length === 0) return
-    for (const { kept, started } of due) kept.progress.started = started
     try {
       await this.#writeProgress()
     } catch (error) {
       this.#warn(error, 'failed to store ticks of offline tasks; they are missed')
       for (const { kept, started } of due) {
+        kept.isRunning = false
         kept.progress.started = null
         kept.progress.missed += started.missed + 1
       }
