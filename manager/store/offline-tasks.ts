@@ -30,6 +30,16 @@ export type OfflineTask = {
   now: string
 }
 
+/** Whether there is any, or one that a worker had and that nobody has taken back. */
+export async function hasOfflineTasks({ db }: Pick<Database, 'db'>): Promise<boolean> {
+  const { rows } = await sql<{ has_some: boolean }>`
+    SELECT EXISTS (SELECT FROM tasks WHERE offline) OR EXISTS (SELECT FROM offline_tasks) AS has_some`.executePrepared(
+    db,
+    'has-offline-tasks',
+  )
+  return rows[0]?.has_some === true
+}
+
 /** The offline tasks of these workers, by id. */
 export async function findOfflineTasks(
   db: Queryable,
