@@ -210,7 +210,7 @@ async function insertRuns(tx: Transaction, workerKey: number, ends: readonly Off
         JOIN tasks t ON t.key = g.task_key AND t.id = n."taskId"
         CROSS JOIN LATERAL (SELECT least(greatest(to_timestamp(n."finishedMs" / 1000), g.granted_at), now()) AS ended_at) e
         CROSS JOIN LATERAL (SELECT least(greatest(to_timestamp(n."startedMs" / 1000), g.granted_at), e.ended_at) AS began_at) b
-       WHERE ${IN_FORCE} ORDER BY n."tickMs"
+       WHERE ${IN_FORCE} AND n."tickMs" >= extract(epoch FROM g.first_tick_at) * 1000 ORDER BY n."tickMs"
       ON CONFLICT ON CONSTRAINT runs_id_key DO NOTHING
       RETURNING key, id, task_key, state, worker_key, reason, running_at, finished_at),
     noted AS (${sql.raw(noteRuns('changed'))}),
