@@ -310,6 +310,21 @@ test('a run whose result was on disk before a kill is reported, and not run agai
   await again.close()
 })
 
+test('a damaged progress repeats no tick, and makes up no missed ones', async () => {
+  const machine = new Machine()
+  machine.tasks = [offlineTask({ catchUp: true, onLost: OnLost.FAIL })]
+  machine.written = { times: { managerMs: NOON, clockMs: NOON }, tasks: {}, isDamaged: true }
+  machine.pass(DAY)
+  const offline = await machine.start()
+  await offline.startDue()
+  expect(machine.ran).toEqual([])
+  machine.pass(MINUTE)
+  await offline.startDue()
+  await vi.waitFor(() => expect(machine.reported).toHaveLength(1), 30_000)
+  expect(machine.ran).toMatchObject([{ tickMs: NOON + DAY, missed: 0 }])
+  await offline.close()
+})
+
 test('a task that a manager takes away has no more ticks, and its run is ended', async () => {
   const { machine, offline } = await startWith()
   let isEnded = false

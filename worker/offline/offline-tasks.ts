@@ -96,6 +96,7 @@ export class OfflineTasks {
     const { tasks, written } = await deps.store.read()
     const offline = new OfflineTasks(deps, new OfflineClock(deps.clocks, written.times))
     for (const task of tasks) offline.#keep(task, written.tasks[task.assignment?.taskId ?? ''])
+    if (written.isDamaged === true) offline.#passAll()
     for (const kept of offline.#kept.values()) {
       void offline.#fetch(kept)
       if (kept.progress.started !== null) void offline.#resume(kept, kept.progress.started)
@@ -175,6 +176,12 @@ export class OfflineTasks {
       module: undefined,
       gone: new AbortController(),
     })
+  }
+
+  /** Nothing is known of the ticks until now: one that has started is not started again. */
+  #passAll(): void {
+    const nowMs = this.#clock.nowMs()
+    for (const { progress } of this.#kept.values()) progress.lastTickMs = Math.max(progress.lastTickMs, nowMs)
   }
 
   #drop(kept: Kept): void {
