@@ -52,7 +52,7 @@ test('a changed task is asked for again; the same one has its answer, which is r
   await vi.waitFor(() => expect(answers).toHaveBeenCalledTimes(3), 30_000)
 })
 
-test('a failure is told once and not repeated at once; one that passes leaves the known digest', async () => {
+test('a failure is returned once and not asked for again at once; one that passes leaves the known digest', async () => {
   let nowMs = 1
   let failure: Error | undefined = new ServiceError('unprocessable', 'no module')
   const resolve = vi.fn((reference: string) =>

@@ -62,7 +62,7 @@ export class OfflineImages {
     this.#nowMs = nowMs
   }
 
-  /** Undefined: there is no answer yet, and `onAnswer` is called when there is. An error is told once, and asked for again later. */
+  /** Undefined: there is no answer yet, and `onAnswer` is called when there is. An error is returned once, and asked for again later. */
   find(task: TaskImage, onAnswer: () => void): ImageAnswer | undefined {
     const known = this.#asked.get(task.key)
     const asked: Asked =

@@ -1,7 +1,7 @@
 /**
  * The offline tasks of this worker on disk, and how far their ticks are. Two files, each replaced as a whole and synced: the definitions, which a
- * manager sends, and the progress, which is written before the runs of ticks begin. A damaged file counts as
- * absent, but no tick from before is started.
+ * manager sends, and the progress, which is written before the runs of ticks begin. A damaged file counts as absent,
+ * but no tick from before is started.
  */
 import { mkdir, open, readFile, rename } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
