@@ -323,7 +323,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: '@bufbuild/protobuf',
-    owner: new RegExp(`^proto/|^(${CLUSTER})|^worker/(runs|membership)/`),
+    owner: new RegExp(`^proto/|^(${CLUSTER})|^worker/(offline|runs|membership)/`),
     rule: 'messages of the protocol are built where they are sent',
   },
   ...[

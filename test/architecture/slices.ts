@@ -147,6 +147,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     runner: 'runner processes: pool, messages, limits of memory and time',
     http: 'HTTP requests of guests, within the grants of their tasks',
     session: 'messages to the manager: credentials, lease, reports of runs',
+    offline: 'tasks whose schedule the worker starts by itself',
     runs: 'execution of assignments',
     membership: 'sessions with the manager, and reconnections',
     installation: 'the worker as a service of its machine: install, upgrade, drain',

@@ -3,11 +3,11 @@
  * manager sends, and the progress, which is written before the runs of ticks begin. A damaged file counts as absent,
  * but no tick from before is started.
  */
-import { mkdir, open, readFile, rename } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { mkdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { fromBinary, toBinary } from '@bufbuild/protobuf'
 import type { Logger } from '#core/logging/index.ts'
-import { syncPath } from '#core/sync-folder.ts'
+import { replaceFile } from '#core/sync-folder.ts'
 import { OfflineTasksSchema } from '#proto/index.ts'
 import type { OfflineTask, OfflineTasks } from '#proto/index.ts'
 import type { KnownTimes } from './clock.ts'
@@ -80,17 +80,7 @@ export class OfflineStore {
 
   async #replace(name: string, bytes: Uint8Array): Promise<void> {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 })
-    const path = join(this.#folder, name)
-    const draft = `${path}.new`
-    const file = await open(draft, 'w', 0o600)
-    try {
-      await file.writeFile(bytes)
-      await file.sync()
-    } finally {
-      await file.close()
-    }
-    await rename(draft, path)
-    await syncPath(dirname(path))
+    await replaceFile(join(this.#folder, name), bytes, 0o600)
   }
 }
 
