@@ -52,6 +52,8 @@ export type SessionDeps = {
   findWorker: (hello: Hello, call: SessionCall) => Promise<WorkerFacts | undefined>
 }
 
+type OfflineResult = ReturnType<typeof fromOfflineResult>
+
 export type SessionCall = ServerDuplexStream<SessionRequest, SessionResponse>
 
 /** Runs of one heartbeat that can be reported as waiting for their component. */
@@ -62,6 +64,8 @@ const MAX_RESULTS = 1_000
 const MAX_REASON_CHARS = 4096
 /** Ids in a line of the log. */
 const MAX_NAMED_WORKERS = 10
+/** Messages of one worker whose runs of offline tasks wait to be recorded. */
+const MAX_OFFLINE_MESSAGES = 4
 /** Offline tasks of a worker that are noted as ready. */
 const MAX_READY = 10_000
 /** The text of a time. */
@@ -142,6 +146,10 @@ class SessionHandler {
   readonly #deps: SessionDeps
   readonly #stream: WorkerStream
   #hasLeft = false
+  /** Runs of offline tasks that wait to be recorded, and the messages that they came in. */
+  readonly #offlineQueue = new Set<string>()
+  #offlineMessages = 0
+  #offlineWork: Promise<void> = Promise.resolve()
 
   private constructor(deps: SessionDeps, session: WorkerSession, stream: WorkerStream) {
     this.#deps = deps
@@ -329,7 +337,7 @@ class SessionHandler {
     const ends: { run: RunIdentity; ending: RunEnding }[] = []
     const repeated: AssignedRun[] = []
     const staged: Promise<unknown>[] = []
-    const offline: ReturnType<typeof fromOfflineResult>[] = []
+    const offline: OfflineResult[] = []
     await inTurns(results, (result) => {
       if (result.offline !== undefined) {
         offline.push(fromOfflineResult(result))
@@ -344,7 +352,7 @@ class SessionHandler {
       if (held !== undefined) repeated.push(held)
       ends.push({ run, ending })
     })
-    if (offline.length > 0) void this.#recordOffline(offline)
+    if (offline.length > 0) await this.#queueOffline(offline)
     if (ends.length === 0) return
     // Staged parts are in the database before the result that refers to them. Results without parts do not wait for those of others.
     const recorded = Promise.all(staged).then((failures) => {
@@ -359,7 +367,24 @@ class SessionHandler {
     })
   }
 
-  async #recordOffline(ended: readonly ReturnType<typeof fromOfflineResult>[]): Promise<void> {
+  /**
+   * One transaction of a worker at a time: after a day without a network it sends thousands of results, and others need connections of the
+   * database too. What is repeated meanwhile is in the queue already. Reading from the worker pauses when the queue is full.
+   */
+  async #queueOffline(ended: readonly OfflineResult[]): Promise<void> {
+    const fresh = ended.filter(({ run }) => !this.#offlineQueue.has(run.id))
+    if (fresh.length === 0) return
+    for (const { run } of fresh) this.#offlineQueue.add(run.id)
+    this.#offlineMessages += 1
+    this.#offlineWork = this.#offlineWork.then(async () => {
+      await this.#recordOffline(fresh)
+      this.#offlineMessages -= 1
+      for (const { run } of fresh) this.#offlineQueue.delete(run.id)
+    })
+    if (this.#offlineMessages > MAX_OFFLINE_MESSAGES) await this.#offlineWork
+  }
+
+  async #recordOffline(ended: readonly OfflineResult[]): Promise<void> {
     const { session } = this
     try {
       const recorded = await this.#deps.recordOffline(session, ended)

@@ -7,20 +7,21 @@ import { BoundedCache } from '#core/bounded-cache.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { startRounds } from '#core/rounds.ts'
+import { growingPauses, startRounds } from '#core/rounds.ts'
 import { monotonicMs } from '#core/time.ts'
 import { createTurns } from '#core/turns.ts'
 import { nextTick } from '#core/ticks.ts'
 import type { AssignedRun } from '../model/run.ts'
 import type { StartRequest, ResolvedImage } from '../model/start.ts'
 import type { Cluster } from '../placement/cluster.ts'
-import type { OfflineOffer, WorkerSession } from '../placement/worker-session.ts'
+import type { OfflineOffer, OfflineSession, WorkerSession } from '../placement/worker-session.ts'
 import {
   TooLate,
   findOfflineSpecs,
   findOfflineTasks,
   findVoidTasks,
   grantOfflineTask,
+  hasOfflineTasks,
   takeBackTask,
   voidTasksOf,
   type OfflineTask,
@@ -29,11 +30,14 @@ import { needsAction, writeRefusals } from '../store/refusals.ts'
 import { findTasks, type TaskRecord } from '../store/tasks.ts'
 import type { StartTask } from '../writer/known-tasks.ts'
 import { planFor, prepare, type PreparedRun } from '../writer/run-plan.ts'
+import { OfflineImages, isTransient, type ImageAnswer } from './offline-images.ts'
 
 /** A task changes hands this long before the first tick of the worker, so that no manager is starting that tick. */
 const HANDOVER_MS = 5_000
 /** Tasks that are not ready after this are sent again, with new tickets for their modules. */
 const RESEND_MS = 60_000
+/** Without any offline task, a round is this many intervals after the one before: a manager starts the ticks of the first one meanwhile. */
+const IDLE_INTERVALS = 10
 /** Tasks that are taken back in one round. */
 const MAX_TAKEN_BACK = 100
 /** Tasks that cannot be offline, each reported once. */
@@ -59,13 +63,14 @@ type Planned = { row: OfflineTask; run: PreparedRun }
 export function startOfflineKeeper(deps: OfflineKeeperDeps): { stop(): Promise<void> } {
   const keeper = new OfflineKeeper(deps)
   const { logger, intervalMs } = deps
+  const pauses = growingPauses(intervalMs, IDLE_INTERVALS * intervalMs)
   const rounds = startRounds(async () => {
     try {
-      await keeper.round()
+      return { pauseMs: pauses.next(!(await keeper.round())), isWakeable: false }
     } catch (error) {
       logger.warn({ err: error }, 'failed to check the offline tasks; retrying')
+      return { pauseMs: intervalMs, isWakeable: false }
     }
-    return { pauseMs: intervalMs, isWakeable: false }
   })
   return { stop: () => rounds.stop() }
 }
@@ -76,16 +81,39 @@ class OfflineKeeper {
   readonly #older = new WeakSet<WorkerSession>()
   /** Versions of tasks that cannot be offline, each reported once. */
   readonly #refused = new BoundedCache<number, string>({ maxEntries: MAX_REFUSED })
+  readonly #images: OfflineImages
+  /** Sessions with a task whose registry has answered since it was left out. */
+  readonly #answered = new WeakSet<WorkerSession>()
 
   constructor(deps: OfflineKeeperDeps) {
     this.#deps = deps
+    this.#images = new OfflineImages(deps.resolveImage)
   }
 
-  async round(): Promise<void> {
+  /** Returns whether there is any offline task, or a worker that has to be told that there is none. */
+  async round(): Promise<boolean> {
     const { database, cluster } = this.#deps
-    for (const { key, schedule, timezone } of await findVoidTasks(database, MAX_TAKEN_BACK))
-      await takeBackTask(database, key, schedule === null ? undefined : nextTick(schedule, timezone, new Date()))
+    const isAnyTold = [...cluster.sessions].some(({ offline }) => offline !== undefined && hasSome(offline))
+    if (!isAnyTold && !(await hasOfflineTasks(database))) return false
+    await this.#takeBack()
     await this.#takeFromOlder()
+    await this.#serveAll()
+    return true
+  }
+
+  async #takeBack(): Promise<void> {
+    const { database, logger } = this.#deps
+    for (const { key, schedule, timezone } of await findVoidTasks(database, MAX_TAKEN_BACK))
+      try {
+        await takeBackTask(database, key, schedule === null ? undefined : nextTick(schedule, timezone, new Date()))
+      } catch (error) {
+        // A schedule that this version cannot read stops no other task.
+        logger.warn({ err: error, task: key }, 'failed to take back an offline task; retrying')
+      }
+  }
+
+  async #serveAll(): Promise<void> {
+    const { database, cluster } = this.#deps
     const sessions = [...cluster.sessions].filter(({ offline, isSuspect }) => offline !== undefined && !isSuspect)
     if (sessions.length === 0) return
     const found = await findOfflineTasks(
@@ -126,7 +154,8 @@ class OfflineKeeper {
       ({ key, id, version }) => offline.ready.get(id) !== version && this.#refused.get(key) !== version,
     )
     const isKnown = offline.sent === undefined ? now.length === 0 && offline.held === 0 : offline.sent === signature
-    if (isKnown && !(isAwaited && monotonicMs() - offline.sentMs > RESEND_MS)) return
+    const isAnswered = this.#answered.delete(session)
+    if (isKnown && !isAnswered && !(isAwaited && monotonicMs() - offline.sentMs > RESEND_MS)) return
     const offers = await this.#offersOf(session, now)
     offline.sent = signature
     offline.sentMs = monotonicMs()
@@ -194,8 +223,10 @@ class OfflineKeeper {
       const task = tasks.get(row.key)?.task
       // A new task gets its module a moment later.
       if (task === undefined || (task.module === null && task.image_url === null)) continue
+      const image = this.#imageOf(session, row, task)
+      if (image === 'awaited') continue
       try {
-        const run = await this.#planOne(task)
+        const run = this.#planOne(task, image)
         if (cluster.candidates(run.needsHash).includes(session)) planned.push({ row, run })
       } catch (error) {
         await this.#refuse(row, error)
@@ -204,12 +235,19 @@ class OfflineKeeper {
     return planned
   }
 
-  async #planOne(task: TaskRecord): Promise<PreparedRun> {
-    const { cluster, resolveImage } = this.#deps
-    const image =
-      task.image_url === null
-        ? undefined
-        : await resolveImage(task.image_url, task.domain_id).catch((error: unknown) => error as Error)
+  /** A task whose registry has not answered is left out, and keeps no other waiting. */
+  #imageOf(
+    session: WorkerSession,
+    { key, version }: OfflineTask,
+    task: TaskRecord,
+  ): ImageAnswer | undefined | 'awaited' {
+    if (task.image_url === null) return undefined
+    const image = { key, version, reference: task.image_url, domainId: task.domain_id }
+    return this.#images.find(image, () => this.#answered.add(session)) ?? 'awaited'
+  }
+
+  #planOne(task: TaskRecord, image: ImageAnswer | undefined): PreparedRun {
+    const { cluster } = this.#deps
     const module = task.module
     const startTask: StartTask = {
       ...task,
@@ -242,7 +280,7 @@ class OfflineKeeper {
       return
     }
     // The registry may answer the next time.
-    if (error.kind === 'unavailable' || error.kind === 'timeout') return
+    if (isTransient(error)) return
     if (this.#refused.get(key) === version) return
     this.#refused.set(key, version)
     logger.info({ task: id, reason: error.message }, 'a task cannot be offline; a task manager starts its ticks')
@@ -251,6 +289,11 @@ class OfflineKeeper {
       { taskKey: key, source: 'schedule', reason, count: 1, needsAction: needsAction(error) },
     ])
   }
+}
+
+/** As far as its manager knows. */
+function hasSome({ sent, held }: OfflineSession): boolean {
+  return sent === undefined ? held > 0 : sent !== ''
 }
 
 /** Those that the worker has come first: they must not give way to others. */

@@ -30,6 +30,16 @@ export type OfflineTask = {
   now: string
 }
 
+/** Whether there is any, or one that a worker had and that nobody has taken back. */
+export async function hasOfflineTasks({ db }: Pick<Database, 'db'>): Promise<boolean> {
+  const { rows } = await sql<{ has_some: boolean }>`
+    SELECT EXISTS (SELECT FROM tasks WHERE offline) OR EXISTS (SELECT FROM offline_tasks) AS has_some`.executePrepared(
+    db,
+    'has-offline-tasks',
+  )
+  return rows[0]?.has_some === true
+}
+
 /** The offline tasks of these workers, by id. */
 export async function findOfflineTasks(
   db: Queryable,
@@ -200,7 +210,7 @@ async function insertRuns(tx: Transaction, workerKey: number, ends: readonly Off
         JOIN tasks t ON t.key = g.task_key AND t.id = n."taskId"
         CROSS JOIN LATERAL (SELECT least(greatest(to_timestamp(n."finishedMs" / 1000), g.granted_at), now()) AS ended_at) e
         CROSS JOIN LATERAL (SELECT least(greatest(to_timestamp(n."startedMs" / 1000), g.granted_at), e.ended_at) AS began_at) b
-       WHERE ${IN_FORCE} ORDER BY n."tickMs"
+       WHERE ${IN_FORCE} AND n."tickMs" >= extract(epoch FROM g.first_tick_at) * 1000 ORDER BY n."tickMs"
       ON CONFLICT ON CONSTRAINT runs_id_key DO NOTHING
       RETURNING key, id, task_key, state, worker_key, reason, running_at, finished_at),
     noted AS (${sql.raw(noteRuns('changed'))}),

@@ -55,7 +55,7 @@ export async function extrasOf(
     ...scheduleExtras(asked, now()),
     ...(fields.trigger === undefined ? {} : { triggerRule: await ruleOf(access, asked) }),
     ...(await checkTargets(access, asked)),
-    ...(await checkAnswers({ access, database }, asked)),
+    ...(fields.answers === undefined || fields.answers === null ? {} : await checkAnswers({ access, database }, asked)),
     ...secretExtras(keyring, asked),
   }
 }

@@ -149,6 +149,7 @@ test('a run is recorded once however often it is reported, with what the worker 
   const id = await client.task('add', { inputs: [1, 2], schedule: SELDOM, worker_id: worker.id, offline: true })
   const { fence, firstMs } = await takeOver(worker, id)
   const runId = report(worker, id, fence, firstMs, { offline: { missed: 4 } })
+  expect(await worker.receipt()).toBe(true)
   report(worker, id, fence, firstMs, { offline: { missed: 4 } })
   const other = report(worker, id, fence, firstMs + 60_000, {
     offline: { without_session: false },
@@ -178,6 +179,20 @@ test('a run is recorded once however often it is reported, with what the worker 
   // The clock of the worker was months ahead.
   for (const { finished_at: at } of runs) expect(Date.parse(at)).toBeLessThanOrEqual(Date.now() + 1_000)
   expect(await fieldsOf(id)).toMatchObject({ missed_ticks: 4 })
+})
+
+test('the results of a long absence are recorded one message after the other, all of them', async () => {
+  const worker = await joinFake()
+  const id = await client.task('add', { inputs: [1, 2], schedule: SELDOM, worker_id: worker.id, offline: true })
+  const { fence, firstMs } = await takeOver(worker, id)
+  const reported = Array.from({ length: 20 }, (_, at) => report(worker, id, fence, firstMs + at * 60_000))
+  const receipts = await until(
+    'twenty receipts',
+    () => Promise.resolve(worker.receipts),
+    (found) => found.length >= 20,
+  )
+  expect(receipts.every(({ recorded }) => recorded === true)).toBe(true)
+  expect((await runsOf(id)).map((run) => run.id).toSorted()).toEqual(reported.toSorted())
 })
 
 test('an edit voids the fence: what is reported later is not recorded, and the worker gets the changed task', async () => {
@@ -226,6 +241,8 @@ test('a worker cannot record runs of tasks that it does not have, nor under ids 
   const { fence, firstMs } = await takeOver(worker, id)
   report(stranger, id, fence, firstMs)
   expect(await stranger.receipt()).toBe(false)
+  report(worker, id, fence, firstMs - 60_000)
+  expect(await worker.receipt()).toBe(false)
   report(worker, id, fence, firstMs, { result: { run: { run_id: randomUUID(), attempt: 1, fence } } })
   await until(
     'the end of the session',

@@ -290,6 +290,37 @@ describe('responses', () => {
       hostile.close()
     }
   })
+
+  const EMPTY = 'HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n'
+  const CHUNKED = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n'
+  test.each([
+    ['interim responses', `HTTP/1.1 103 Early Hints\r\nlink: ${'a'.repeat(8_000)}\r\n\r\n`.repeat(500) + EMPTY],
+    ['extensions of chunks', `${CHUNKED}${`1;x=${'a'.repeat(8_000)}\r\na\r\n`.repeat(500)}0\r\n\r\n`],
+  ])('a flood of %s ends the request', async (_, raw) => {
+    const open = new Set<Socket>()
+    const flooding = createTcpServer((socket) => {
+      open.add(socket)
+      socket.on('error', () => undefined)
+      socket.once('data', () => socket.end(raw))
+    })
+    const at = `127.0.0.1:${await listen(flooding)}`
+    try {
+      const run = runWith({ origin: `http://${at}` }, { privateHosts: [at] })
+      expect(await run.ask({ url: `http://${at}/` })).toMatchObject({ ok: false, kind: 'too_large' })
+    } finally {
+      for (const socket of open) socket.destroy()
+      flooding.close()
+    }
+  })
+
+  test('a body in small chunks is no flood', async () => {
+    respond = (_, response) => {
+      for (let at = 0; at < 20_000; at++) response.write('0123456789')
+      response.end()
+    }
+    const answer = await runWith().ask({ url: origin })
+    expect((answer as { body: string }).body).toHaveLength(200_000)
+  })
 })
 
 describe('headers', () => {

@@ -23,6 +23,12 @@ export type Sending = {
   lookup?: LookupFunction
 }
 
+/**
+ * Bytes of a response that are not its body, beyond as many as its body has. Interim responses and extensions of chunks have no other end than
+ * the time of the request.
+ */
+const MAX_FRAMING_BYTES = 256 * 1024
+
 const METHODS_WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 /** Rejects with `too_large` for a larger body, with the error of the connection, and with that of the signal. */
@@ -32,6 +38,23 @@ export function sendRequest(
 ): Promise<SentResponse> {
   return new Promise((resolve, reject) => {
     let hasResponse = false
+    let bodyBytes = 0
+    const excess = () => {
+      const bytes = (sent.socket?.bytesRead ?? 0) - 2 * bodyBytes
+      return bytes > MAX_FRAMING_BYTES
+        ? new ServiceError('too_large', 'the response has too many bytes that are not its body')
+        : undefined
+    }
+    const endInterim = () => {
+      const refusal = excess()
+      if (refusal !== undefined) sent.destroy(refusal)
+    }
+    const countPart = (bytes: number) => {
+      bodyBytes += bytes
+      onReceived(bytes)
+      const refusal = excess()
+      if (refusal !== undefined) throw refusal
+    }
     const sent = (url.protocol === 'https:' ? requestHttps : requestHttp)(
       url,
       {
@@ -48,7 +71,7 @@ export function sendRequest(
       },
       (response) => {
         hasResponse = true
-        readBody(response, { maxResponseBytes, onReceived }).then(
+        readBody(response, { maxResponseBytes, onReceived: countPart }).then(
           (received) =>
             resolve({ status: response.statusCode ?? 0, headers: headersOf(response.rawHeaders), body: received }),
           (error: unknown) => {
@@ -59,6 +82,8 @@ export function sendRequest(
       },
     )
     sent.on('error', reject)
+    sent.on('continue', endInterim)
+    sent.on('information', endInterim)
     // A protocol that was not asked for: Node closes the connection without an error. A body that ends with the connection may still be read.
     sent.on('close', () => {
       if (!hasResponse) reject(new Error('the connection was closed without a response'))

@@ -49,6 +49,8 @@ class Machine {
   tasks: OfflineTask[] = []
   written: Written = { times: { managerMs: 0, clockMs: 0 }, tasks: {} }
   isDiskFull = false
+  /** Writes wait for it. */
+  disk: Promise<void> = Promise.resolve()
   canFetch = true
   refusal: string | undefined
   readonly results = new Set<string>()
@@ -69,6 +71,7 @@ class Machine {
           this.written = { ...this.written, times: { ...this.written.times, managerMs: Number(message.nowMs) } }
         },
         writeProgress: async (written) => {
+          await this.disk
           if (this.isDiskFull) throw new Error('no space left on device')
           this.written = structuredClone(written)
         },
@@ -226,6 +229,27 @@ test('a tick during the last run is missed and counted, and so is one that the w
   await offline.close()
 })
 
+test('a tick that passes before a slow disk has stored the one before it is missed, and no two runs are under way', async () => {
+  const machine = new Machine()
+  machine.tasks = [offlineTask()]
+  const offline = await machine.start()
+  const { promise: stored, resolve: store } = Promise.withResolvers<void>()
+  machine.disk = stored
+  machine.pass(1)
+  const first = offline.startDue()
+  machine.pass(MINUTE)
+  const second = offline.startDue()
+  store()
+  await Promise.all([first, second])
+  await vi.waitFor(() => expect(machine.reported).toHaveLength(1), 30_000)
+  expect(machine.ran.map(({ tickMs, missed }) => ({ tickMs, missed }))).toEqual([{ tickMs: NOON, missed: 0 }])
+  machine.pass(MINUTE)
+  await offline.startDue()
+  await vi.waitFor(() => expect(machine.reported).toHaveLength(2), 30_000)
+  expect(machine.ran.at(-1)).toMatchObject({ tickMs: NOON + 2 * MINUTE, missed: 1 })
+  await offline.close()
+})
+
 test('a run that had no room begins again, as the same run', async () => {
   const { machine, offline } = await startWith()
   let left = 2
@@ -284,6 +308,21 @@ test('a run whose result was on disk before a kill is reported, and not run agai
   expect(machine.reported).toEqual([one?.id])
   expect(machine.ran).toHaveLength(1)
   await again.close()
+})
+
+test('a damaged progress repeats no tick, and makes up no missed ones', async () => {
+  const machine = new Machine()
+  machine.tasks = [offlineTask({ catchUp: true, onLost: OnLost.FAIL })]
+  machine.written = { times: { managerMs: NOON, clockMs: NOON }, tasks: {}, isDamaged: true }
+  machine.pass(DAY)
+  const offline = await machine.start()
+  await offline.startDue()
+  expect(machine.ran).toEqual([])
+  machine.pass(MINUTE)
+  await offline.startDue()
+  await vi.waitFor(() => expect(machine.reported).toHaveLength(1), 30_000)
+  expect(machine.ran).toMatchObject([{ tickMs: NOON + DAY, missed: 0 }])
+  await offline.close()
 })
 
 test('a task that a manager takes away has no more ticks, and its run is ended', async () => {

@@ -96,6 +96,7 @@ export class OfflineTasks {
     const { tasks, written } = await deps.store.read()
     const offline = new OfflineTasks(deps, new OfflineClock(deps.clocks, written.times))
     for (const task of tasks) offline.#keep(task, written.tasks[task.assignment?.taskId ?? ''])
+    if (written.isDamaged === true) offline.#passAll()
     for (const kept of offline.#kept.values()) {
       void offline.#fetch(kept)
       if (kept.progress.started !== null) void offline.#resume(kept, kept.progress.started)
@@ -177,6 +178,12 @@ export class OfflineTasks {
     })
   }
 
+  /** Nothing is known of the ticks until now: one that has started is not started again. */
+  #passAll(): void {
+    const nowMs = this.#clock.nowMs()
+    for (const { progress } of this.#kept.values()) progress.lastTickMs = Math.max(progress.lastTickMs, nowMs)
+  }
+
   #drop(kept: Kept): void {
     kept.gone.abort()
     kept.module?.release()
@@ -223,16 +230,20 @@ export class OfflineTasks {
       if (turns.isOver) await turns.next()
       if (fenceOf(kept.task) === 0n || kept.gone.signal.aborted) continue
       const started = this.#passSafely(kept, now)
-      if (started !== undefined) passed.push({ kept, started })
+      if (started === undefined) continue
+      // From here on, because the clock is looked at again before a slow disk has stored the tick.
+      kept.isRunning = true
+      kept.progress.started = started
+      passed.push({ kept, started })
     }
     const due = passed.filter(({ kept }) => !kept.gone.signal.aborted)
     if (due.length === 0) return
-    for (const { kept, started } of due) kept.progress.started = started
     try {
       await this.#writeProgress()
     } catch (error) {
       this.#warn(error, 'failed to store ticks of offline tasks; they are missed')
       for (const { kept, started } of due) {
+        kept.isRunning = false
         kept.progress.started = null
         kept.progress.missed += started.missed + 1
       }

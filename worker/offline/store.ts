@@ -1,6 +1,7 @@
 /**
  * The offline tasks of this worker on disk, and how far their ticks are. Two files, each replaced as a whole and synced: the definitions, which a
- * manager sends, and the progress, which is written before the runs of ticks begin. A damaged file counts as absent.
+ * manager sends, and the progress, which is written before the runs of ticks begin. A damaged file counts as absent,
+ * but no tick from before is started.
  */
 import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -27,7 +28,14 @@ export type Progress = {
   started: StartedTick | null
 }
 
-export type Written = { times: KnownTimes; tasks: Readonly<Record<string, Progress>> }
+export type Written = {
+  times: KnownTimes
+  tasks: Readonly<Record<string, Progress>>
+  /** The file was there and could not be read: which ticks have passed is not known. */
+  isDamaged?: boolean
+}
+
+type Found<T> = { value: T | undefined; isDamaged: boolean }
 
 const NOTHING: Written = { times: { managerMs: 0, clockMs: 0 }, tasks: {} }
 
@@ -41,11 +49,13 @@ export class OfflineStore {
   }
 
   async read(): Promise<{ tasks: OfflineTask[]; written: Written }> {
-    const found = await this.#readFile('tasks', (bytes) => fromBinary(OfflineTasksSchema, bytes))
-    const { times, tasks } = (await this.#readFile('progress', (bytes) => fromJson(bytes.toString('utf8')))) ?? NOTHING
+    const { value: found } = await this.#readFile('tasks', (bytes) => fromBinary(OfflineTasksSchema, bytes))
+    const progress = await this.#readFile('progress', (bytes) => fromJson(bytes.toString('utf8')))
+    const { times, tasks } = progress.value ?? NOTHING
     // The tasks are written when a manager tells its time, and the progress later.
     const managerMs = found === undefined ? times.managerMs : Number(found.nowMs)
-    return { tasks: found?.tasks ?? [], written: { times: { ...times, managerMs }, tasks } }
+    const { isDamaged } = progress
+    return { tasks: found?.tasks ?? [], written: { times: { ...times, managerMs }, tasks, isDamaged } }
   }
 
   async writeTasks(tasks: OfflineTasks): Promise<void> {
@@ -56,14 +66,15 @@ export class OfflineStore {
     await this.#replace('progress', Buffer.from(JSON.stringify(written)))
   }
 
-  async #readFile<T>(name: string, parse: (bytes: Buffer) => T): Promise<T | undefined> {
+  async #readFile<T>(name: string, parse: (bytes: Buffer) => T): Promise<Found<T>> {
     const path = join(this.#folder, name)
     try {
-      return parse(await readFile(path))
+      return { value: parse(await readFile(path)), isDamaged: false }
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
+      const isDamaged = (error as NodeJS.ErrnoException).code !== 'ENOENT'
+      if (isDamaged)
         this.#logger.warn({ path, err: error }, 'failed to read the offline tasks on disk; a manager sends them again')
-      return undefined
+      return { value: undefined, isDamaged }
     }
   }
 
