@@ -197,6 +197,33 @@ test(
   },
 )
 
+test('what time changes in other domains does not wait for a function', { timeout: 90_000 }, async () => {
+  const { db } = tenant.database
+  const [channel, task] = [await newChannel(), await newTask({ labels: { site: 'nowhere' } })]
+  const waiting = await newRule(channel, task, { for: '1s' })
+  await publish(channel, { a: 6 })
+  await until(async () => {
+    const { rows } = await sql`SELECT FROM rule_calls c JOIN rules r ON r.key = c.rule_key
+      WHERE r.id = ${waiting.id}::uuid`.execute(db)
+    return rows.length === 1
+  }, 'the call')
+  const state = { state: { status: 'pending', sinceMs: 0, cause: '' } }
+  await sql`INSERT INTO rule_states (rule_key, publisher_id, channel_key, subtopic, name, series_digest, state, due_at)
+    SELECT key, '', 0, '', 'n' || n, sha256(convert_to('n' || n, 'UTF8')), ${JSON.stringify(state)}::jsonb, now() - interval '1 hour'
+      FROM rules, generate_series(1, 1100) AS n WHERE id = ${waiting.id}::uuid`.execute(db)
+  const domain = await tenant.newDomain(tenant.owner.call)
+  const other = await tenant.newChannel(tenant.owner.call, domain)
+  const held = { name: 'held', source: { type: 'messages' }, condition: 'value > 5.0', for: '1s' }
+  const { id } = await created<Rule>(`/${domain}/rules`, held)
+  await tenant.publish(tenant.owner.call, domain, other, [{ n: 'a', v: 6 }])
+  await until(
+    async () => (await call('GET', `/${domain}/alarms?rule=${id}`)).json<{ total: number }>().total === 1,
+    'the alarm of the other domain',
+  )
+  expect(await show(waiting.id)).toMatchObject({ seen: 0 })
+  expect((await call('DELETE', `/${tenant.domain}/rules/${waiting.id}`)).status).toBe(204)
+})
+
 test('what does not fit a function is refused with its field', async () => {
   const [channel, task] = [await newChannel(), await newTask()]
   const source = { type: 'messages', channels: [channel] }

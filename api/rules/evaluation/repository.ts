@@ -543,8 +543,9 @@ export async function domainsOf(db: Queryable, channelKeys: readonly number[]): 
 /** Domains where time changes a state, maintenance may be over or an alarm may be escalated, those with rules that are behind, look at clients or have results of a function, those where the state of a client changed, and those with rules whose scheduled time has come. */
 export async function listDueDomains(db: Queryable, nowMs: number, limit: number): Promise<number[]> {
   const now = sql`to_timestamp(${nowMs / 1000}::float8)`
-  // Those of rules that are not evaluated, which stay due, must not take the places of others.
-  const evaluated = sql`JOIN rules r ON r.key = s.rule_key AND r.status = 'enabled' AND r.paused_at IS NULL AND (NOT r.is_behind OR ${DECIDED_BY_TASK})
+  // Those of rules that are not evaluated or wait for a function, which stay due, must not take the places of others.
+  const isDecided = sql`(${DECIDED_BY_TASK} AND NOT EXISTS (SELECT FROM rule_calls c WHERE c.rule_key = r.key AND c.status = 'open'))`
+  const evaluated = sql`JOIN rules r ON r.key = s.rule_key AND r.status = 'enabled' AND r.paused_at IS NULL AND (NOT r.is_behind OR ${isDecided})
     AND r.look_after IS NULL JOIN domains d ON d.key = r.domain_key AND d.status = 'enabled'`
   const { rows } = await sql<{ key: number }>`
     SELECT key FROM (SELECT r.domain_key AS key FROM rule_states s ${evaluated} WHERE s.due_at <= ${now} ORDER BY s.due_at LIMIT ${limit}) due
