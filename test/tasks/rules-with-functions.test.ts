@@ -232,6 +232,8 @@ test('what does not fit a function is refused with its field', async () => {
     [{ source, condition_task: task, condition: 'value > 1.0' }, '/condition'],
     [{ source, condition_task: task, clear_when: 'value > 1.0' }, '/clear_when'],
     [{ source: silence, condition_task: task }, '/condition_task'],
+    [{ source: { type: 'schedule', schedule: '0 6 * * *' }, condition_task: task }, '/condition_task'],
+    [{ source: { type: 'state' }, condition_task: task }, '/condition_task'],
     [{ source, condition_task: randomUUID() }, '/condition_task'],
     [{ source, condition_task: 'hot' }, '/condition_task'],
     [{ source, condition_task: task, actions: [{ type: 'alarm', text: '{{ mean("5m") }}' }] }, '/actions'],
@@ -245,4 +247,10 @@ test('what does not fit a function is refused with its field', async () => {
   }
   const tried = await call('POST', `/${tenant.domain}/rules/try`, { source, condition_task: task })
   expect([tried.status, tried.text]).toEqual([400, expect.stringContaining('a trial does not call it')])
+  // With another source it is about something else, as an expression would be.
+  const rule = await newRule(channel, task)
+  const change = { source: silence }
+  const changed = await call('PATCH', `/${tenant.domain}/rules/${rule.id}`, change)
+  expect(changed.status, changed.text).toBe(200)
+  expect(changed.json<Rule>()).not.toHaveProperty('condition_task')
 })
