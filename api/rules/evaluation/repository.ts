@@ -119,11 +119,17 @@ export async function listBehind(tx: Transaction, domainKey: number): Promise<{ 
   return rows.map(({ key, xid, seq, message }) => ({ key, place: { xid: BigInt(xid), seq, message } }))
 }
 
+/** `invalid`: it does not compile. It goes on by itself when it does, as after a lack of a right. */
+export type PauseKind = 'right' | 'loop' | 'costly' | 'function' | 'invalid'
+
+/** Pauses that end by themselves. */
+const PASSING = sql`pause_kind IN ('right', 'invalid')`
+
 /** Rules that are paused do not go on with the others of their domain: they read on from their place. */
 export async function pauseRule(
   tx: Transaction,
   ruleKey: number,
-  { place, kind, reason }: { place: Place; kind: 'right' | 'loop' | 'costly' | 'function'; reason: string },
+  { place, kind, reason }: { place: Place; kind: PauseKind; reason: string },
 ): Promise<void> {
   await sql`UPDATE rules SET is_behind = true, (xid, seq, message) = ROW (${placeValues(place)}), paused_at = now(), pause_kind = ${kind},
     paused_reason = ${reason}, checked_at = now(), error_at = now(), error_reason = ${reason}, error_count = error_count + 1
@@ -580,23 +586,23 @@ export async function passDomains(
   return rows.length
 }
 
-/** Paused rules that lack a right and were not looked at for a while, with their domains. */
+/** Paused rules that lack a right or do not compile, and were not looked at for a while, with their domains. */
 export async function listPaused(
   db: Queryable,
   { afterSeconds, limit }: { afterSeconds: number; limit: number },
 ): Promise<{ key: number; domainKey: number; domainId: string }[]> {
   const { rows } = await sql<{ key: number; domainKey: number; domainId: string }>`
     UPDATE rules r SET checked_at = now() FROM domains d WHERE d.key = r.domain_key AND r.key IN (
-      SELECT key FROM rules WHERE paused_at IS NOT NULL AND status = 'enabled' AND pause_kind = 'right'
+      SELECT key FROM rules WHERE paused_at IS NOT NULL AND status = 'enabled' AND ${PASSING}
          AND checked_at < now() - make_interval(secs => ${afterSeconds}) ORDER BY checked_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
     RETURNING r.key, r.domain_key AS "domainKey", d.id AS "domainId"`.execute(db)
   return rows
 }
 
-/** Ends the pause of a rule whose right is back. False: it is not paused for that any more. */
+/** Ends the pause of a rule whose right is back, or that compiles again. False: it is not paused for that any more. */
 export async function endPause(tx: Transaction, key: number): Promise<boolean> {
   const { rows } = await sql`UPDATE rules SET paused_at = NULL, paused_reason = NULL, pause_kind = NULL,
-      look_after = CASE WHEN definition -> 'source' ->> 'type' = 'state' THEN 0 END WHERE key = ${key} AND pause_kind = 'right' RETURNING key`.execute(
+      look_after = CASE WHEN definition -> 'source' ->> 'type' = 'state' THEN 0 END WHERE key = ${key} AND ${PASSING} RETURNING key`.execute(
     tx,
   )
   return rows.length > 0

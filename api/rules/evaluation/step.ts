@@ -256,9 +256,7 @@ export class RuleSteps {
       return known
     }
     const stored = await listEnabled(tx, domainKey)
-    const compiled = new Map<number, CompiledRule>()
-    // A domain may have thousands.
-    await inTurns(stored, (rule) => void compiled.set(rule.key, compileRule(rule)))
+    const compiled = await compileAll(tx, { domainKey, place }, { stored, known: known?.rules })
     const served = stored.flatMap(({ key, isBehind, isPaused }) =>
       isBehind || isPaused ? [] : (compiled.get(key) ?? []),
     )
@@ -637,6 +635,35 @@ export class RuleSteps {
     const reason = `${MAX_DEPTH} rules in a row caused ${nameOf(sample)}: the rule would cause itself without end`
     await pauseBehind(tx, rule, sample, { kind: 'loop', reason })
   }
+}
+
+/** A rule that does not compile, such as one of another version or with a time zone that is no longer known, is paused alone. */
+async function compileAll(
+  tx: Transaction,
+  { domainKey, place }: Pick<StepDomain, 'domainKey' | 'place'>,
+  { stored, known }: { stored: readonly StoredRule[]; known: Rules | undefined },
+): Promise<Map<number, CompiledRule>> {
+  const compiled = new Map<number, CompiledRule>()
+  const broken: { rule: StoredRule; reason: string }[] = []
+  // A domain may have thousands.
+  await inTurns(stored, (rule) => {
+    try {
+      compiled.set(rule.key, compileAgain(rule, known?.compiled.get(rule.key)))
+    } catch (error) {
+      if (!rule.isPaused) broken.push({ rule, reason: `the rule cannot be evaluated: ${(error as Error).message}` })
+    }
+  })
+  for (const { rule, reason } of broken)
+    await pauseRule(tx, rule.key, { place: rule.isBehind ? rule.place : place, kind: 'invalid', reason })
+  if (broken.length > 0) await noteChange(tx, domainKey)
+  return compiled
+}
+
+/** Compiling takes much longer than the comparison, and most rules are as they were. */
+function compileAgain(rule: StoredRule, before: CompiledRule | undefined): CompiledRule {
+  if (before === undefined || !isDeepStrictEqual(before.definition, rule.definition)) return compileRule(rule)
+  const { key, id, name, userKey, place } = rule
+  return { ...before, key, id, name, userKey, place }
 }
 
 /** The windows of a rule that is behind, which were kept since its last step. */
