@@ -279,6 +279,26 @@ test('a stored rule that does not compile is paused alone, and goes on when it d
   await untilRule(broken.id, ({ acted }) => acted === 1, 'the rule that was paused')
 })
 
+test('no rule becomes one with a schedule while a node is alive that does not know it', async () => {
+  const { db } = plant.api.database
+  const channel = await plant.newChannel()
+  const fields = { source: { type: 'schedule', schedule: NEVER }, actions: [{ type: 'publish', channel }] }
+  const before = await newRule(plant, fields)
+  const messages = await newRule(plant, { source: { type: 'messages' }, condition: 'value > 1.0' })
+  await sql`INSERT INTO nodes (id, kind, version, migration, seen_at) SELECT 'older', 'api', '0.0.0', number - 1, now() + interval '1 hour'
+    FROM migrations WHERE name = 'rules_by_schedule'`.execute(db)
+  try {
+    const refused = await plant.owner.call('POST', url('rules'), { name: 'refused', ...fields })
+    expect([refused.status, refused.text]).toEqual([503, expect.stringContaining('earlier version')])
+    expect((await plant.owner.call('PATCH', url(`rules/${messages.id}`), fields)).status).toBe(503)
+    expectStatus(200, await plant.owner.call('PATCH', url(`rules/${before.id}`), { description: 'another' }))
+    await newRule(plant, { source: { type: 'messages' }, condition: 'value > 1.0' })
+  } finally {
+    await sql`DELETE FROM nodes WHERE id = 'older'`.execute(db)
+  }
+  expectStatus(200, await plant.owner.call('PATCH', url(`rules/${messages.id}`), fields))
+})
+
 test('a trial and a position are refused in words', async () => {
   const channel = await plant.newChannel()
   const source = { type: 'schedule', schedule: NEVER }

@@ -197,6 +197,28 @@ test(
   },
 )
 
+test('a rule that an earlier version let go on with the others goes on by itself', { timeout: 90_000 }, async () => {
+  const { db } = tenant.database
+  const [channel, task] = [await newChannel(), await newTask()]
+  const rule = await newRule(channel, task)
+  await publish(channel, { a: 6 })
+  await untilSeen(rule.id, 1)
+  await sql`UPDATE rules SET is_behind = false WHERE id = ${rule.id}::uuid`.execute(db)
+  await sql`UPDATE rule_domains SET version = version + 1`.execute(db)
+  await publish(channel, { a: 9 })
+  expect(await untilSeen(rule.id, 2)).toMatchObject({ seen: 2, matched: 2, raised: 1 })
+  await sql`INSERT INTO nodes (id, kind, version, migration, seen_at) SELECT 'older', 'api', '0.0.0', number - 1, now() + interval '1 hour'
+    FROM migrations WHERE name = 'functions_of_rules'`.execute(db)
+  const fields = { name: randomUUID(), source: { type: 'messages', channels: [channel] }, condition_task: task }
+  try {
+    const refused = await call('POST', `/${tenant.domain}/rules`, fields)
+    expect([refused.status, refused.text]).toEqual([503, expect.stringContaining('earlier version')])
+  } finally {
+    await sql`DELETE FROM nodes WHERE id = 'older'`.execute(db)
+  }
+  expect((await call('POST', `/${tenant.domain}/rules`, fields)).status).toBe(201)
+})
+
 test('what time changes in other domains does not wait for a function', { timeout: 90_000 }, async () => {
   const { db } = tenant.database
   const [channel, task] = [await newChannel(), await newTask({ labels: { site: 'nowhere' } })]

@@ -18,7 +18,7 @@ import type { Contacts } from '../contacts.ts'
 import { RuleIndex } from '../engine/index.ts'
 import type { RuleClient } from '../engine/index.ts'
 import { Silencing } from '../maintenance/silencing.ts'
-import { listEnabled, noteChange } from '../repository.ts'
+import { leaveOthers, listEnabled, noteChange } from '../repository.ts'
 import type { StoredRule } from '../repository.ts'
 import { lackOf } from '../rights.ts'
 import type { RightsDeps } from '../rights.ts'
@@ -255,7 +255,7 @@ export class RuleSteps {
       if (!isOurs) known.watches = await this.#watch(tx, domainKey, known.rules, NO_WATCHES)
       return known
     }
-    const stored = await listEnabled(tx, domainKey)
+    const stored = await standApart(tx, domainKey, await listEnabled(tx, domainKey))
     const compiled = await compileAll(tx, { domainKey, place }, { stored, known: known?.rules })
     const served = stored.flatMap(({ key, isBehind, isPaused }) =>
       isBehind || isPaused ? [] : (compiled.get(key) ?? []),
@@ -664,6 +664,22 @@ function compileAgain(rule: StoredRule, before: CompiledRule | undefined): Compi
   if (before === undefined || !isDeepStrictEqual(before.definition, rule.definition)) return compileRule(rule)
   const { key, id, name, userKey, place } = rule
   return { ...before, key, id, name, userKey, place }
+}
+
+/**
+ * A rule that a function decides for stands by itself. A build that does not know functions lets it go on with the others: it goes on by itself where
+ * it joined them.
+ */
+async function standApart(
+  tx: Transaction,
+  domainKey: number,
+  stored: readonly StoredRule[],
+): Promise<readonly StoredRule[]> {
+  const joined = stored.filter(({ definition, isBehind }) => definition.condition_task !== undefined && !isBehind)
+  if (joined.length === 0) return stored
+  for (const { key, place } of joined) await leaveOthers(tx, key, place)
+  await noteChange(tx, domainKey)
+  return stored.map((rule) => (joined.includes(rule) ? { ...rule, isBehind: true } : rule))
 }
 
 /** The windows of a rule that is behind, which were kept since its last step. */
