@@ -2637,7 +2637,7 @@ COMMENT ON COLUMN rules.seq IS 'Number of that batch.';
 COMMENT ON COLUMN rules.message IS 'Number of a message in that batch: earlier ones were evaluated, or are not for it.';
 COMMENT ON COLUMN rules.paused_at IS 'When it was paused; NULL: it is not. It goes on at its place.';
 COMMENT ON COLUMN rules.paused_reason IS 'Why, as a sentence.';
-COMMENT ON COLUMN rules.pause_kind IS 'right: a right is lacking, and it goes on when that is back; loop: it caused itself; costly: it took too much time or memory; function: the task that decides failed or was deleted. The last three wait for a change or for enable.';
+COMMENT ON COLUMN rules.pause_kind IS 'right: a right is lacking, and it goes on when that is back; invalid: it does not compile, and it goes on when it does; loop: it caused itself; costly: it took too much time or memory; function: the task that decides failed or was deleted. The last three wait for a change or for enable.';
 COMMENT ON COLUMN rules.checked_at IS 'When it was last looked whether a paused rule can go on.';
 COMMENT ON COLUMN rules.error_at IS 'When something last failed; NULL: nothing did since it was changed.';
 COMMENT ON COLUMN rules.error_reason IS 'What, as a sentence.';

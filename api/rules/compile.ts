@@ -108,6 +108,9 @@ const NEEDS_CHANNEL: ReadonlySet<CompiledAction['type']> = new Set(['start', 'ma
 /** Throws `malformed`, which names the field; for an expression with line and column. */
 export function compileDefinition(definition: RuleDefinition): CompiledDefinition {
   const { source, actions = [{ type: 'alarm' }] } = definition
+  // Before what else these sources refuse or require.
+  if (definition.condition_task !== undefined && source.type !== 'messages')
+    throw refusedField('/condition_task', `must be absent: a function decides about messages, not about ${source.type}`)
   const silence = silenceOf(definition)
   const schedule = scheduleOf(definition)
   const condition = conditionOf(definition)
@@ -261,9 +264,7 @@ function conditionOf(definition: RuleDefinition): Expression {
 }
 
 /** Its function says what raises and what clears. */
-function decidedByTask({ source, condition, clear_when: clearWhen = '' }: RuleDefinition): Expression {
-  if (source.type !== 'messages')
-    throw refusedField('/condition_task', `must be absent: a function decides about messages, not about ${source.type}`)
+function decidedByTask({ condition, clear_when: clearWhen = '' }: RuleDefinition): Expression {
   if (condition !== '') throw refusedField('/condition', 'must be absent: the function of `condition_task` decides')
   if (clearWhen !== '')
     throw refusedField('/clear_when', 'must be absent: the function of `condition_task` decides also what clears')

@@ -10,12 +10,13 @@ const SHAPE = ['for', 'clear_when', 'clear_for', 'cooldown', 'severity', 'window
 export function fieldsOf(input: RuleUpdate, before?: RuleFields): RuleFields {
   const source = input.source ?? before?.definition.source
   if (source === undefined) throw new Error('a new rule has a source')
-  // A condition of another source is not one of this.
-  const kept = before?.definition.source.type === source.type ? before.definition.condition : ''
   const { condition_task: taskBefore, ...rest } = before?.definition ?? {}
+  // A condition of another source is not one of this, whether an expression or a function.
+  const isSame = before?.definition.source.type === source.type
+  const kept = isSame ? before.definition.condition : ''
   // One of the two takes the place of the other.
   const isReplaced = (input.condition ?? '') !== '' && input.condition_task === undefined
-  const task = input.condition_task ?? (isReplaced ? '' : (taskBefore ?? ''))
+  const task = input.condition_task ?? (isReplaced || !isSame ? '' : (taskBefore ?? ''))
   const condition = input.condition ?? ((input.condition_task ?? '') === '' ? kept : '')
   const definition: RuleDefinition = { ...rest, source, condition, ...(task === '' ? {} : { condition_task: task }) }
   for (const field of SHAPE) if (input[field] !== undefined) Object.assign(definition, { [field]: input[field] })

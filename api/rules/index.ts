@@ -35,15 +35,7 @@ const RETENTION_INTERVAL_MS = 3_600_000
 const STRAY_INTERVAL_MS = 10_000
 const MAX_REMOVED = 1_000
 
-export function startRules({
-  config,
-  infrastructure: { database, bus, logger },
-  identity: { access, journal, quotas },
-  gate,
-  messages,
-  contacts,
-  times = {},
-}: {
+type RulesGiven = {
   config: RulesConfig
   infrastructure: Pick<Infrastructure, 'database' | 'bus' | 'logger'>
   identity: Pick<Identity, 'access' | 'journal' | 'quotas'>
@@ -52,7 +44,17 @@ export function startRules({
   contacts: Contacts
   /** Tests shorten them. */
   times?: RuleTimes | undefined
-}): StartedRules {
+}
+
+export function startRules({
+  config,
+  infrastructure: { database, bus, logger },
+  identity: { access, journal, quotas },
+  gate,
+  messages,
+  contacts,
+  times = {},
+}: RulesGiven): StartedRules {
   const evaluator = new Evaluator({
     database,
     bus,

@@ -335,11 +335,28 @@ export async function lockRule(tx: Transaction, domainKey: number, id: string): 
   return rows[0] === undefined ? undefined : ruleFromRow<StoredRule>(rows[0])
 }
 
-/** The rules of a domain that are evaluated, paused ones too. */
-export async function listEnabled(db: Queryable, domainKey: number): Promise<StoredRule[]> {
-  const { rows } = await sql<Row<StoredRule>>`SELECT ${CORE}, ${OWN_PLACE} FROM rules r
-    WHERE r.domain_key = ${domainKey} AND r.status = 'enabled' ORDER BY r.key`.execute(db)
-  return rows.map((row) => ruleFromRow<StoredRule>(row))
+/** Rules that are read at once: the rows that have arrived are parsed in one turn of the event loop. */
+const MAX_LISTED = 500
+
+/** The rules of a domain that are evaluated, paused ones too. Lock the domain first. */
+export async function listEnabled(tx: Transaction, domainKey: number): Promise<StoredRule[]> {
+  const found: StoredRule[] = []
+  for (;;) {
+    const { rows } = await sql<Row<StoredRule>>`SELECT ${CORE}, ${OWN_PLACE} FROM rules r
+      WHERE r.domain_key = ${domainKey} AND r.status = 'enabled' AND r.key > ${found.at(-1)?.key ?? 0} ORDER BY r.key LIMIT ${MAX_LISTED}`.execute(
+      tx,
+    )
+    for (const row of rows) found.push(ruleFromRow<StoredRule>(row))
+    if (rows.length < MAX_LISTED) return found
+  }
+}
+
+/** Undefined: it was deleted or disabled. */
+export async function findEnabled(db: Queryable, key: number): Promise<StoredRule | undefined> {
+  const { rows } = await sql<
+    Row<StoredRule>
+  >`SELECT ${CORE}, ${OWN_PLACE} FROM rules r WHERE r.key = ${key} AND r.status = 'enabled'`.execute(db)
+  return rows[0] === undefined ? undefined : ruleFromRow<StoredRule>(rows[0])
 }
 
 export async function findRule(db: Queryable, domainKey: number, id: string): Promise<RuleRecord | undefined> {

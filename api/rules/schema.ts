@@ -398,7 +398,7 @@ export const RuleView = Type.Object(
         { at: Timestamp, reason: Type.String() },
         {
           description:
-            'It waits at its position. It goes on by itself when a lost right is back; a change or `enable` ends any pause',
+            'It waits at its position. It goes on by itself when a lost right is back, or when a definition that could not be evaluated can be; a change or `enable` ends any pause',
         },
       ),
     ),

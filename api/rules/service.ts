@@ -13,10 +13,12 @@ import type {
   UserPrincipal,
 } from '#api/identity/index.ts'
 import type { LetterSelection } from '#core/changelog/index.ts'
+import { hasOlderNodes } from '#core/database/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
+import { sql } from '#core/sql.ts'
 import { compileDefinition } from './compile.ts'
 import { contactsOf, requireContacts } from './contacts.ts'
 import type { Contacts, RuleContact, RuleLetter } from './contacts.ts'
@@ -84,12 +86,16 @@ export class RulesService {
     this.#deps = deps
   }
 
-  /** Throws `malformed`, `conflict` for a name in use, `quota_exceeded`, `forbidden`, `gone` for a position that is no longer kept. */
+  /**
+   * Throws `malformed`, `conflict` for a name in use, `quota_exceeded`, `forbidden`, `gone` for a position that is no longer kept, `unavailable` while
+   * an earlier version would evaluate it as something else.
+   */
   async create(caller: UserPrincipal, domainId: string, input: NewRule): Promise<RuleRecord> {
     const fields = fieldsOf(input)
     const domain = await this.#enter(caller, domainId, 'rule_create')
     const { domainKey } = domain
     const members = await this.#check(caller, domain, fields)
+    await this.#requireKnown(fields.definition, undefined)
     const id = newId()
     const status = input.status ?? 'enabled'
     await this.#deps.journal.change(caller, async (tx, record) => {
@@ -130,7 +136,9 @@ export class RulesService {
   async update(caller: UserPrincipal, domainId: string, id: string, input: RuleUpdate): Promise<RuleRecord> {
     const domain = await this.#enter(caller, domainId, 'rule_update')
     const before = await this.#shown(domain, id)
-    const members = await this.#check(caller, domain, fieldsOf(input, before))
+    const checked = fieldsOf(input, before)
+    const members = await this.#check(caller, domain, checked)
+    await this.#requireKnown(checked.definition, before.definition)
     await this.#change(caller, domain, id, async (tx, rule, record) => {
       const fields = fieldsOf(input, rule)
       // What another change gave meanwhile is checked too.
@@ -318,6 +326,22 @@ export class RulesService {
     return await this.#deps.contacts.membersOf(domain.domainId, contactsOf(fields.definition))
   }
 
+  /** A process of an earlier version may evaluate the domain: it would clear what such a rule raised, and pass what it is about. */
+  async #requireKnown(definition: RuleDefinition, before: RuleDefinition | undefined): Promise<void> {
+    for (const [what, { migration, is }] of Object.entries(NEWER_RULES))
+      if (is(definition) && (before === undefined || !is(before))) {
+        const { rows } = await sql<{ found: boolean }>`SELECT ${hasOlderNodes(migration)} AS found`.execute(
+          this.#deps.database.db,
+        )
+        if (rows[0]?.found !== true) continue
+        throw new ServiceError(
+          'unavailable',
+          `${what} requires that all nodes have this version: one of an earlier version would evaluate the rule as one that never matches`,
+          { retryAfterSeconds: UPGRADE_SECONDS },
+        )
+      }
+  }
+
   /** Locks the rules of the domain and the rule, and changes it. */
   async #change(
     caller: UserPrincipal,
@@ -339,6 +363,18 @@ export class RulesService {
 }
 
 const isDecidedByTask = ({ condition_task: task }: RuleDefinition): boolean => task !== undefined
+
+/** A node that was updated counts as older for about this time. */
+const UPGRADE_SECONDS = 30
+
+/** What earlier builds do not know, and the migration that came with it. */
+const NEWER_RULES: Readonly<Record<string, { migration: string; is: (definition: RuleDefinition) => boolean }>> = {
+  'a schedule as the source of a rule': {
+    migration: 'rules_by_schedule',
+    is: ({ source }) => source.type === 'schedule',
+  },
+  condition_task: { migration: 'functions_of_rules', is: isDecidedByTask },
+}
 
 type Source = StoredRule['definition']['source']
 

@@ -252,6 +252,53 @@ test('hundreds of rules that are due at once are all evaluated, each once', asyn
   expect(rows).toEqual([{ acted: 1, rules: 300 }])
 })
 
+test('a stored rule that does not compile is paused alone, and goes on when it does', async () => {
+  const channel = await plant.newChannel()
+  const fields = { source: { type: 'schedule', schedule: NEVER }, actions: [{ type: 'publish', channel }] }
+  const [broken, other] = [await newRule(plant, fields), await newRule(plant, fields)]
+  const { db } = plant.api.database
+  const setZone = async (zone: string) => {
+    await sql`UPDATE rules SET definition = jsonb_set(definition, '{source,timezone}', to_jsonb(${zone}::text)),
+      checked_at = now() - interval '1 hour' WHERE id = ${broken.id}::uuid`.execute(db)
+    await sql`UPDATE rule_domains SET version = version + 1`.execute(db)
+  }
+  await setZone('Mars/Olympus')
+  for (const { id } of [broken, other]) await tickNow(id)
+  await untilRule(other.id, ({ acted }) => acted === 1, 'the other rule')
+  const paused = await untilRule(broken.id, (one) => one.paused !== undefined, 'a pause')
+  expect(paused.paused?.reason).toContain('must be a time zone such as Europe/Paris')
+  expect(paused.seen).toBe(0)
+  const enabled = await plant.owner.call('POST', url(`rules/${broken.id}/enable`), {})
+  expect([enabled.status, enabled.text]).toEqual([400, expect.stringContaining('/source/timezone')])
+  await tickNow(other.id)
+  await untilRule(other.id, ({ acted }) => acted === 2, 'the other rule goes on')
+  // A process that knows the zone looks at it.
+  await setZone('Europe/Paris')
+  await untilRule(broken.id, (one) => one.paused === undefined, 'the end of the pause')
+  await tickNow(broken.id)
+  await untilRule(broken.id, ({ acted }) => acted === 1, 'the rule that was paused')
+})
+
+test('no rule becomes one with a schedule while a node is alive that does not know it', async () => {
+  const { db } = plant.api.database
+  const channel = await plant.newChannel()
+  const fields = { source: { type: 'schedule', schedule: NEVER }, actions: [{ type: 'publish', channel }] }
+  const before = await newRule(plant, fields)
+  const messages = await newRule(plant, { source: { type: 'messages' }, condition: 'value > 1.0' })
+  await sql`INSERT INTO nodes (id, kind, version, migration, seen_at) SELECT 'older', 'api', '0.0.0', number - 1, now() + interval '1 hour'
+    FROM migrations WHERE name = 'rules_by_schedule'`.execute(db)
+  try {
+    const refused = await plant.owner.call('POST', url('rules'), { name: 'refused', ...fields })
+    expect([refused.status, refused.text]).toEqual([503, expect.stringContaining('earlier version')])
+    expect((await plant.owner.call('PATCH', url(`rules/${messages.id}`), fields)).status).toBe(503)
+    expectStatus(200, await plant.owner.call('PATCH', url(`rules/${before.id}`), { description: 'another' }))
+    await newRule(plant, { source: { type: 'messages' }, condition: 'value > 1.0' })
+  } finally {
+    await sql`DELETE FROM nodes WHERE id = 'older'`.execute(db)
+  }
+  expectStatus(200, await plant.owner.call('PATCH', url(`rules/${messages.id}`), fields))
+})
+
 test('a trial and a position are refused in words', async () => {
   const channel = await plant.newChannel()
   const source = { type: 'schedule', schedule: NEVER }

@@ -197,6 +197,55 @@ test(
   },
 )
 
+test('a rule that an earlier version let go on with the others goes on by itself', { timeout: 90_000 }, async () => {
+  const { db } = tenant.database
+  const [channel, task] = [await newChannel(), await newTask()]
+  const rule = await newRule(channel, task)
+  await publish(channel, { a: 6 })
+  await untilSeen(rule.id, 1)
+  await sql`UPDATE rules SET is_behind = false WHERE id = ${rule.id}::uuid`.execute(db)
+  await sql`UPDATE rule_domains SET version = version + 1`.execute(db)
+  await publish(channel, { a: 9 })
+  expect(await untilSeen(rule.id, 2)).toMatchObject({ seen: 2, matched: 2, raised: 1 })
+  await sql`INSERT INTO nodes (id, kind, version, migration, seen_at) SELECT 'older', 'api', '0.0.0', number - 1, now() + interval '1 hour'
+    FROM migrations WHERE name = 'functions_of_rules'`.execute(db)
+  const fields = { name: randomUUID(), source: { type: 'messages', channels: [channel] }, condition_task: task }
+  try {
+    const refused = await call('POST', `/${tenant.domain}/rules`, fields)
+    expect([refused.status, refused.text]).toEqual([503, expect.stringContaining('earlier version')])
+  } finally {
+    await sql`DELETE FROM nodes WHERE id = 'older'`.execute(db)
+  }
+  expect((await call('POST', `/${tenant.domain}/rules`, fields)).status).toBe(201)
+})
+
+test('what time changes in other domains does not wait for a function', { timeout: 90_000 }, async () => {
+  const { db } = tenant.database
+  const [channel, task] = [await newChannel(), await newTask({ labels: { site: 'nowhere' } })]
+  const waiting = await newRule(channel, task, { for: '1s' })
+  await publish(channel, { a: 6 })
+  await until(async () => {
+    const { rows } = await sql`SELECT FROM rule_calls c JOIN rules r ON r.key = c.rule_key
+      WHERE r.id = ${waiting.id}::uuid`.execute(db)
+    return rows.length === 1
+  }, 'the call')
+  const state = { state: { status: 'pending', sinceMs: 0, cause: '' } }
+  await sql`INSERT INTO rule_states (rule_key, publisher_id, channel_key, subtopic, name, series_digest, state, due_at)
+    SELECT key, '', 0, '', 'n' || n, sha256(convert_to('n' || n, 'UTF8')), ${JSON.stringify(state)}::jsonb, now() - interval '1 hour'
+      FROM rules, generate_series(1, 1100) AS n WHERE id = ${waiting.id}::uuid`.execute(db)
+  const domain = await tenant.newDomain(tenant.owner.call)
+  const other = await tenant.newChannel(tenant.owner.call, domain)
+  const held = { name: 'held', source: { type: 'messages' }, condition: 'value > 5.0', for: '1s' }
+  const { id } = await created<Rule>(`/${domain}/rules`, held)
+  await tenant.publish(tenant.owner.call, domain, other, [{ n: 'a', v: 6 }])
+  await until(
+    async () => (await call('GET', `/${domain}/alarms?rule=${id}`)).json<{ total: number }>().total === 1,
+    'the alarm of the other domain',
+  )
+  expect(await show(waiting.id)).toMatchObject({ seen: 0 })
+  expect((await call('DELETE', `/${tenant.domain}/rules/${waiting.id}`)).status).toBe(204)
+})
+
 test('what does not fit a function is refused with its field', async () => {
   const [channel, task] = [await newChannel(), await newTask()]
   const source = { type: 'messages', channels: [channel] }
@@ -205,6 +254,8 @@ test('what does not fit a function is refused with its field', async () => {
     [{ source, condition_task: task, condition: 'value > 1.0' }, '/condition'],
     [{ source, condition_task: task, clear_when: 'value > 1.0' }, '/clear_when'],
     [{ source: silence, condition_task: task }, '/condition_task'],
+    [{ source: { type: 'schedule', schedule: '0 6 * * *' }, condition_task: task }, '/condition_task'],
+    [{ source: { type: 'state' }, condition_task: task }, '/condition_task'],
     [{ source, condition_task: randomUUID() }, '/condition_task'],
     [{ source, condition_task: 'hot' }, '/condition_task'],
     [{ source, condition_task: task, actions: [{ type: 'alarm', text: '{{ mean("5m") }}' }] }, '/actions'],
@@ -218,4 +269,10 @@ test('what does not fit a function is refused with its field', async () => {
   }
   const tried = await call('POST', `/${tenant.domain}/rules/try`, { source, condition_task: task })
   expect([tried.status, tried.text]).toEqual([400, expect.stringContaining('a trial does not call it')])
+  // With another source it is about something else, as an expression would be.
+  const rule = await newRule(channel, task)
+  const change = { source: silence }
+  const changed = await call('PATCH', `/${tenant.domain}/rules/${rule.id}`, change)
+  expect(changed.status, changed.text).toBe(200)
+  expect(changed.json<Rule>()).not.toHaveProperty('condition_task')
 })

@@ -15,7 +15,9 @@ import type { Pause, PeriodicRounds, Rounds } from '#core/rounds.ts'
 import { monotonicMs } from '#core/time.ts'
 import { RULES_TOPIC, hintMessages, hintRuleCalls } from '#queues/index.ts'
 import { compileRule } from '../compile.ts'
-import { forgetWaits, listEnabled, lockDomain, noteChange } from '../repository.ts'
+import type { CompiledRule } from '../compile.ts'
+import { findEnabled, forgetWaits, lockDomain, noteChange } from '../repository.ts'
+import type { StoredRule } from '../repository.ts'
 import { lackOf } from '../rights.ts'
 import {
   domainsOf,
@@ -264,15 +266,17 @@ export class Evaluator {
     await this.#deps.database.transaction((tx) => noteAlive(tx, LONGEST_GAP_SECONDS))
   }
 
-  /** Rules go on at their place when their right is back. */
+  /** Rules go on at their place when their right is back, or when they compile again. */
   async #checkPaused(): Promise<void> {
     const { database, logger } = this.#deps
     const { db } = database
     const paused = await listPaused(db, { afterSeconds: PAUSED_CHECK_SECONDS, limit: MAX_CHECKED })
     for (const { key, domainKey, domainId } of paused) {
-      const stored = (await listEnabled(db, domainKey)).find((rule) => rule.key === key)
+      const stored = await findEnabled(db, key)
       if (stored === undefined) continue
-      if ((await lackOf(db, this.#deps, stored.userKey, domainId, compileRule(stored))) !== undefined) continue
+      const compiled = compiledIfValid(stored)
+      if (compiled === undefined) continue
+      if ((await lackOf(db, this.#deps, stored.userKey, domainId, compiled)) !== undefined) continue
       const isEnded = await database.transaction(async (tx) => {
         await lockDomain(tx, domainKey)
         if (!(await endPause(tx, key))) return false
@@ -285,5 +289,13 @@ export class Evaluator {
       this.#noteChange(domainKey)
       logger.debug({ rule: stored.id }, 'a paused rule goes on')
     }
+  }
+}
+
+function compiledIfValid(stored: StoredRule): CompiledRule | undefined {
+  try {
+    return compileRule(stored)
+  } catch {
+    return undefined
   }
 }

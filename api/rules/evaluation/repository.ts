@@ -119,11 +119,17 @@ export async function listBehind(tx: Transaction, domainKey: number): Promise<{ 
   return rows.map(({ key, xid, seq, message }) => ({ key, place: { xid: BigInt(xid), seq, message } }))
 }
 
+/** `invalid`: it does not compile. It goes on by itself when it does, as after a lack of a right. */
+export type PauseKind = 'right' | 'loop' | 'costly' | 'function' | 'invalid'
+
+/** Pauses that end by themselves. */
+const PASSING = sql`pause_kind IN ('right', 'invalid')`
+
 /** Rules that are paused do not go on with the others of their domain: they read on from their place. */
 export async function pauseRule(
   tx: Transaction,
   ruleKey: number,
-  { place, kind, reason }: { place: Place; kind: 'right' | 'loop' | 'costly' | 'function'; reason: string },
+  { place, kind, reason }: { place: Place; kind: PauseKind; reason: string },
 ): Promise<void> {
   await sql`UPDATE rules SET is_behind = true, (xid, seq, message) = ROW (${placeValues(place)}), paused_at = now(), pause_kind = ${kind},
     paused_reason = ${reason}, checked_at = now(), error_at = now(), error_reason = ${reason}, error_count = error_count + 1
@@ -543,8 +549,9 @@ export async function domainsOf(db: Queryable, channelKeys: readonly number[]): 
 /** Domains where time changes a state, maintenance may be over or an alarm may be escalated, those with rules that are behind, look at clients or have results of a function, those where the state of a client changed, and those with rules whose scheduled time has come. */
 export async function listDueDomains(db: Queryable, nowMs: number, limit: number): Promise<number[]> {
   const now = sql`to_timestamp(${nowMs / 1000}::float8)`
-  // Those of rules that are not evaluated, which stay due, must not take the places of others.
-  const evaluated = sql`JOIN rules r ON r.key = s.rule_key AND r.status = 'enabled' AND r.paused_at IS NULL AND (NOT r.is_behind OR ${DECIDED_BY_TASK})
+  // Those of rules that are not evaluated or wait for a function, which stay due, must not take the places of others.
+  const isDecided = sql`(${DECIDED_BY_TASK} AND NOT EXISTS (SELECT FROM rule_calls c WHERE c.rule_key = r.key AND c.status = 'open'))`
+  const evaluated = sql`JOIN rules r ON r.key = s.rule_key AND r.status = 'enabled' AND r.paused_at IS NULL AND (NOT r.is_behind OR ${isDecided})
     AND r.look_after IS NULL JOIN domains d ON d.key = r.domain_key AND d.status = 'enabled'`
   const { rows } = await sql<{ key: number }>`
     SELECT key FROM (SELECT r.domain_key AS key FROM rule_states s ${evaluated} WHERE s.due_at <= ${now} ORDER BY s.due_at LIMIT ${limit}) due
@@ -579,23 +586,23 @@ export async function passDomains(
   return rows.length
 }
 
-/** Paused rules that lack a right and were not looked at for a while, with their domains. */
+/** Paused rules that lack a right or do not compile, and were not looked at for a while, with their domains. */
 export async function listPaused(
   db: Queryable,
   { afterSeconds, limit }: { afterSeconds: number; limit: number },
 ): Promise<{ key: number; domainKey: number; domainId: string }[]> {
   const { rows } = await sql<{ key: number; domainKey: number; domainId: string }>`
     UPDATE rules r SET checked_at = now() FROM domains d WHERE d.key = r.domain_key AND r.key IN (
-      SELECT key FROM rules WHERE paused_at IS NOT NULL AND status = 'enabled' AND pause_kind = 'right'
+      SELECT key FROM rules WHERE paused_at IS NOT NULL AND status = 'enabled' AND ${PASSING}
          AND checked_at < now() - make_interval(secs => ${afterSeconds}) ORDER BY checked_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
     RETURNING r.key, r.domain_key AS "domainKey", d.id AS "domainId"`.execute(db)
   return rows
 }
 
-/** Ends the pause of a rule whose right is back. False: it is not paused for that any more. */
+/** Ends the pause of a rule whose right is back, or that compiles again. False: it is not paused for that any more. */
 export async function endPause(tx: Transaction, key: number): Promise<boolean> {
   const { rows } = await sql`UPDATE rules SET paused_at = NULL, paused_reason = NULL, pause_kind = NULL,
-      look_after = CASE WHEN definition -> 'source' ->> 'type' = 'state' THEN 0 END WHERE key = ${key} AND pause_kind = 'right' RETURNING key`.execute(
+      look_after = CASE WHEN definition -> 'source' ->> 'type' = 'state' THEN 0 END WHERE key = ${key} AND ${PASSING} RETURNING key`.execute(
     tx,
   )
   return rows.length > 0

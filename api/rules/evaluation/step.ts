@@ -18,7 +18,7 @@ import type { Contacts } from '../contacts.ts'
 import { RuleIndex } from '../engine/index.ts'
 import type { RuleClient } from '../engine/index.ts'
 import { Silencing } from '../maintenance/silencing.ts'
-import { listEnabled, noteChange } from '../repository.ts'
+import { leaveOthers, listEnabled, noteChange } from '../repository.ts'
 import type { StoredRule } from '../repository.ts'
 import { lackOf } from '../rights.ts'
 import type { RightsDeps } from '../rights.ts'
@@ -255,10 +255,8 @@ export class RuleSteps {
       if (!isOurs) known.watches = await this.#watch(tx, domainKey, known.rules, NO_WATCHES)
       return known
     }
-    const stored = await listEnabled(tx, domainKey)
-    const compiled = new Map<number, CompiledRule>()
-    // A domain may have thousands.
-    await inTurns(stored, (rule) => void compiled.set(rule.key, compileRule(rule)))
+    const stored = await standApart(tx, domainKey, await listEnabled(tx, domainKey))
+    const compiled = await compileAll(tx, { domainKey, place }, { stored, known: known?.rules })
     const served = stored.flatMap(({ key, isBehind, isPaused }) =>
       isBehind || isPaused ? [] : (compiled.get(key) ?? []),
     )
@@ -637,6 +635,51 @@ export class RuleSteps {
     const reason = `${MAX_DEPTH} rules in a row caused ${nameOf(sample)}: the rule would cause itself without end`
     await pauseBehind(tx, rule, sample, { kind: 'loop', reason })
   }
+}
+
+/** A rule that does not compile, such as one of another version or with a time zone that is no longer known, is paused alone. */
+async function compileAll(
+  tx: Transaction,
+  { domainKey, place }: Pick<StepDomain, 'domainKey' | 'place'>,
+  { stored, known }: { stored: readonly StoredRule[]; known: Rules | undefined },
+): Promise<Map<number, CompiledRule>> {
+  const compiled = new Map<number, CompiledRule>()
+  const broken: { rule: StoredRule; reason: string }[] = []
+  // A domain may have thousands.
+  await inTurns(stored, (rule) => {
+    try {
+      compiled.set(rule.key, compileAgain(rule, known?.compiled.get(rule.key)))
+    } catch (error) {
+      if (!rule.isPaused) broken.push({ rule, reason: `the rule cannot be evaluated: ${(error as Error).message}` })
+    }
+  })
+  for (const { rule, reason } of broken)
+    await pauseRule(tx, rule.key, { place: rule.isBehind ? rule.place : place, kind: 'invalid', reason })
+  if (broken.length > 0) await noteChange(tx, domainKey)
+  return compiled
+}
+
+/** Compiling takes much longer than the comparison, and most rules are as they were. */
+function compileAgain(rule: StoredRule, before: CompiledRule | undefined): CompiledRule {
+  if (before === undefined || !isDeepStrictEqual(before.definition, rule.definition)) return compileRule(rule)
+  const { key, id, name, userKey, place } = rule
+  return { ...before, key, id, name, userKey, place }
+}
+
+/**
+ * A rule that a function decides for stands by itself. A build that does not know functions lets it go on with the others: it goes on by itself where
+ * it joined them.
+ */
+async function standApart(
+  tx: Transaction,
+  domainKey: number,
+  stored: readonly StoredRule[],
+): Promise<readonly StoredRule[]> {
+  const joined = stored.filter(({ definition, isBehind }) => definition.condition_task !== undefined && !isBehind)
+  if (joined.length === 0) return stored
+  for (const { key, place } of joined) await leaveOthers(tx, key, place)
+  await noteChange(tx, domainKey)
+  return stored.map((rule) => (joined.includes(rule) ? { ...rule, isBehind: true } : rule))
 }
 
 /** The windows of a rule that is behind, which were kept since its last step. */

@@ -256,7 +256,9 @@ async function passOver(
   const due = isEnd ? await readDue(tx, [rule.key], nowMs, MAX_DUE) : []
   if (read.messages.length > 0 || read.passed >= UNSTORED_BATCHES || isCrowded || due.length > 0)
     await storeOwnPlace(tx, rule.key, place, true)
-  if (due.length === 0) return { ...NOTHING, hasMore: !isEnd }
+  // As many rules as a step serves passed messages that were not for them: others may stand behind these.
+  const isLeft = isCrowded && (read.messages.length > 0 || read.passed > 0)
+  if (due.length === 0) return { ...NOTHING, hasMore: !isEnd || isLeft }
   const paused = await pauseLacking(tx, deps, serving)
   if (paused !== undefined) return paused
   const outcome = await evaluate(tx, deps, serving, { messages: [], verdicts: new Map(), due, nowMs })
