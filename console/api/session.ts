@@ -91,12 +91,16 @@ export async function accessToken(isRefused = false): Promise<string> {
   return await renewing
 }
 
-/** Finds out whether this browser has a session. */
+/** Whether the server refused, rather than failed to answer. */
+const isRefusal = (error: unknown) =>
+  error instanceof ApiError && error.status >= 400 && error.status < 500 && error.status !== 429
+
+/** Finds out whether this browser has a session. A server that fails to say so is asked again later. */
 export async function resumeSession(): Promise<void> {
   try {
     await accessToken()
   } catch (error) {
-    if (state.kind === 'starting' && !(error instanceof ApiError && error.status === 0)) become({ kind: 'signed-out' })
+    if (state.kind === 'starting' && isRefusal(error)) become({ kind: 'signed-out' })
     throw error
   }
 }
