@@ -191,6 +191,19 @@ describe.skipIf(hasNoBrowser)('charts and boards (needs Chromium)', () => {
     await early.page.getByRole('heading', { name: 'Hall climate', exact: true }).waitFor()
   })
 
+  test('a part that a newer version of the console no longer has offers to reload the page', async () => {
+    await using old = await running.asAdmin()
+    await old.go(`/d/${domain}/channels`)
+    await old.page.getByRole('button', { name: 'Filter', exact: true }).waitFor()
+    await old.page.route(/\/filter-dialog-[^/]+\.js$/, async (route) => await route.fulfill({ status: 404, json: {} }))
+    await old.page.getByRole('button', { name: 'Filter', exact: true }).click()
+    await old.page.getByText('A part of the console could not be loaded').waitFor()
+    await old.page.unroute(/\/filter-dialog-[^/]+\.js$/)
+    await old.page.getByRole('button', { name: 'Reload the page' }).click()
+    await old.page.getByRole('button', { name: 'Filter', exact: true }).click()
+    await old.page.getByRole('dialog').getByRole('button', { name: 'Apply' }).waitFor()
+  })
+
   test('the typeface comes after the first picture, and begins the next visit', async () => {
     await using first = await running.asAdmin()
     const isOwn = () => first.page.evaluate<boolean>("document.documentElement.dataset.font === 'own'")
