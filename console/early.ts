@@ -4,7 +4,7 @@
  */
 import { consoleBase } from './api/base.ts'
 import { jsonOf } from './api/json.ts'
-import { SESSION_HEADERS, TOKEN_PATH, prepare } from './api/prepared.ts'
+import { SESSION_HEADERS, TOKEN_PATH, prepare, watchSession } from './api/prepared.ts'
 import { screenAt } from './screens.ts'
 
 async function start(): Promise<void> {
@@ -12,11 +12,14 @@ async function start(): Promise<void> {
   // The entrance needs neither a session nor a screen.
   if (found === undefined) return
   const { screen, parts } = found
+  const isSameSession = watchSession()
   const response = await prepare(TOKEN_PATH, { method: 'POST', headers: SESSION_HEADERS }).response
   // Without a session, the next screen is the entrance.
   if (!response.ok) return
   for (const load of [screen.load, screen.first?.code]) load?.().catch(() => undefined)
   const { access_token: token } = (await jsonOf(response.clone())) as { access_token: string }
+  // The token may be of another user than the one of the console.
+  if (!isSameSession()) return
   const headers = { Accept: 'application/json', Authorization: `Bearer ${token}` }
   const { domain = '', id = '' } = parts
   for (const path of screen.first?.asks({ domain, id }, new URLSearchParams(location.search)) ?? [])

@@ -7,8 +7,10 @@ import {
   createRouter,
   lazyRouteComponent,
   redirect,
+  useRouter,
 } from '@tanstack/react-router'
-import { useEffect } from 'react'
+import type { ErrorComponentProps } from '@tanstack/react-router'
+import { useCallback, useEffect } from 'react'
 import { consoleBase } from './api/base.ts'
 import { ApiError } from './api/errors.ts'
 import { resumeSession, sessionState } from './api/session.ts'
@@ -22,9 +24,9 @@ import { parseSearch, stringifySearch } from './shell/url.ts'
 
 const root = createRootRoute({
   component: Outlet,
-  errorComponent: ({ error, reset }) => (
+  errorComponent: (props) => (
     <div className="entrance">
-      <ErrorState error={asError(error)} onRetry={reset} />
+      <Failed {...props} />
     </div>
   ),
 })
@@ -92,6 +94,21 @@ const tree = root.addChildren([
 ])
 
 const asError = (error: unknown) => (error instanceof Error ? error : new Error(String(error)))
+const RETRY_MS = 3_000
+
+/** What asks for the session is part of the route, and is asked again with it. */
+function Failed({ error, reset }: ErrorComponentProps) {
+  const router = useRouter()
+  const known = asError(error)
+  const isUnreachable = known instanceof ApiError && [0, 502, 503].includes(known.status)
+  const retry = useCallback(() => void router.invalidate().then(reset), [router, reset])
+  useEffect(() => {
+    if (!isUnreachable) return
+    const timer = setInterval(retry, RETRY_MS)
+    return () => clearInterval(timer)
+  }, [isUnreachable, retry])
+  return <ErrorState error={known} onRetry={retry} />
+}
 
 export function createConsoleRouter() {
   return createRouter({
@@ -100,7 +117,7 @@ export function createConsoleRouter() {
     parseSearch,
     stringifySearch,
     defaultPreload: 'intent',
-    defaultErrorComponent: ({ error, reset }) => <ErrorState error={asError(error)} onRetry={reset} />,
+    defaultErrorComponent: Failed,
     scrollRestoration: true,
   })
 }

@@ -14,11 +14,24 @@ export const TOKEN_PATH = 'console/session/token'
 export type SentRequest = { readonly sentMs: number; readonly response: Promise<Response> }
 
 const prepared = new Map<string, SentRequest>()
+/** Replaced when this browser signs in or out. */
+let session = Symbol('session')
 
 /** Tells the other tabs that this browser signed in or out. */
 export const tabs = new BroadcastChannel('skein-session')
-// What was asked for is of the session before.
-tabs.addEventListener('message', () => prepared.clear())
+tabs.addEventListener('message', forgetPrepared)
+
+/** What was asked for is of the session before: this browser signed in or out. */
+export function forgetPrepared(): void {
+  prepared.clear()
+  session = Symbol('session')
+}
+
+/** Returns whether this browser has neither signed in nor out since. */
+export function watchSession(): () => boolean {
+  const before = session
+  return () => session === before
+}
 
 export function sendRequest(path: string, options: RequestInit): SentRequest {
   return { sentMs: performance.now(), response: fetch(new URL(path, apiBase), options) }

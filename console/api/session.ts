@@ -4,7 +4,15 @@
  */
 import { ApiError, readError } from './errors.ts'
 import { formatJson, jsonOf } from './json.ts'
-import { SESSION_HEADERS, TOKEN_PATH, sendRequest, tabs, takePrepared } from './prepared.ts'
+import {
+  SESSION_HEADERS,
+  TOKEN_PATH,
+  forgetPrepared,
+  sendRequest,
+  tabs,
+  takePrepared,
+  watchSession,
+} from './prepared.ts'
 import type { SentRequest } from './prepared.ts'
 
 export type SessionState =
@@ -60,10 +68,13 @@ const answerTo = async ({ response }: SentRequest): Promise<Response> =>
 
 async function renew(): Promise<string> {
   const endsBefore = ends
+  const isSameSession = watchSession()
   const sent = takePrepared(TOKEN_PATH) ?? request('POST', TOKEN_PATH)
   const response = await answerTo(sent)
   // The user signed out meanwhile: the answer is of the session that ended.
   if (ends !== endsBefore) throw new ApiError(401, { message: 'the session has ended' }, undefined)
+  // Somebody signed in or out meanwhile: the answer may be of another user.
+  if (!isSameSession()) return await renew()
   if (response.ok) return accept((await jsonOf(response)) as PageToken, sent.sentMs)
   const error = await readError(response)
   if (response.status === 401) {
@@ -80,12 +91,16 @@ export async function accessToken(isRefused = false): Promise<string> {
   return await renewing
 }
 
-/** Finds out whether this browser has a session. */
+/** Whether the server refused, rather than failed to answer. */
+const isRefusal = (error: unknown) =>
+  error instanceof ApiError && error.status >= 400 && error.status < 500 && error.status !== 429
+
+/** Finds out whether this browser has a session. A server that fails to say so is asked again later. */
 export async function resumeSession(): Promise<void> {
   try {
     await accessToken()
   } catch (error) {
-    if (state.kind === 'starting' && !(error instanceof ApiError && error.status === 0)) become({ kind: 'signed-out' })
+    if (state.kind === 'starting' && isRefusal(error)) become({ kind: 'signed-out' })
     throw error
   }
 }
@@ -98,7 +113,9 @@ export async function signIn(identity: string, secret: string): Promise<void> {
     if (error.status !== 401) throw error
     throw new ApiError(401, { message: 'the username or the password is wrong' }, error.requestId)
   }
-  accept((await jsonOf(response)) as PageToken, sent.sentMs)
+  const issued = (await jsonOf(response)) as PageToken
+  forgetPrepared()
+  accept(issued, sent.sentMs)
   tabs.postMessage('signed-in')
 }
 
@@ -106,6 +123,7 @@ export async function signOut(): Promise<void> {
   const response = await answerTo(request('DELETE', PATH))
   if (!response.ok && response.status !== 401) throw await readError(response)
   ends += 1
+  forgetPrepared()
   token = undefined
   become({ kind: 'signed-out' })
   tabs.postMessage('signed-out')

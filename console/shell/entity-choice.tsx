@@ -87,6 +87,8 @@ export function EntityChoice({
     queryFn: async ({ signal }) => await find(type, domain, name, signal),
   })
   const offered = (data?.items ?? []).filter(({ id }) => !chosen.includes(id))
+  // While the entities are unknown, nothing is said of them.
+  const isEmpty = data !== undefined && offered.length === 0
   return (
     <>
       {chosen.length === 0 ? null : (
@@ -111,13 +113,18 @@ export function EntityChoice({
           if (id !== '') onChange([...chosen, id])
         }}
         options={[
-          ['', offered.length === 0 ? 'None is left' : 'Choose'],
+          ['', isEmpty ? emptyText(name, chosen.length) : 'Choose'],
           ...offered.map(({ id, name: its }): [string, string] => [id, its === '' ? id : its]),
         ]}
         hint={(data?.total ?? 0) > MAX_OFFERED ? `More than ${MAX_OFFERED} match: type a part of the name.` : hint}
       />
     </>
   )
+}
+
+function emptyText(name: string, chosen: number): string {
+  if (name !== '') return 'None matches'
+  return chosen === 0 ? 'There is none' : 'None is left'
 }
 
 /** One entity, or none, which is an empty id: another choice replaces it. */

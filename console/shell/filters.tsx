@@ -23,12 +23,6 @@ export type FilterField = {
 
 const TYPING_MS = 250
 
-export const splitTags = (text: string) =>
-  text
-    .split(',')
-    .map((tag) => tag.trim())
-    .filter((tag) => tag !== '')
-
 export function Filters({
   fields,
   placeholder = 'Filter by name',

@@ -7,23 +7,36 @@ type Later<P> = FunctionComponent<P> & {
   prepare(): void
 }
 
+/**
+ * How long a part that failed stays failed: React renders what was never shown anew before it reports an error, and would wait for the next
+ * load without an end.
+ */
+const FAILED_MS = 3_000
+
 export function later<P extends object>(load: () => Promise<ComponentType<P>>): Later<P> {
   // Code that is there is used at once: React would show the fallback for a third of a second.
   let loaded: ComponentType<P> | undefined
+  let failedMs: number | undefined
   const loadOnce = async () => (loaded ??= await load())
   const begin = () =>
     lazy(async () => {
       try {
         return { default: await loadOnce() }
       } catch (error) {
-        // The next one that is shown tries again.
-        waiting = begin()
+        failedMs = performance.now()
         throw error
       }
     })
   let waiting = begin()
+  const next = () => {
+    if (failedMs !== undefined && performance.now() - failedMs > FAILED_MS) {
+      failedMs = undefined
+      waiting = begin()
+    }
+    return loaded ?? waiting
+  }
   function Part(props: P) {
-    const [Shown] = useState<ComponentType<P>>(() => loaded ?? waiting)
+    const [Shown] = useState<ComponentType<P>>(next)
     return <Shown {...props} />
   }
   return Object.assign(Part, { prepare: () => void loadOnce().catch(() => undefined) })

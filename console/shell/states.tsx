@@ -71,6 +71,20 @@ export function ErrorState({
     )
   // The dialog of the shell asks for a login.
   if (known?.status === 401) return <Skeleton />
+  if (isMissingCode(error))
+    return (
+      <Empty
+        icon="refresh"
+        title="A part of the console could not be loaded"
+        actions={
+          <Button icon="refresh" onClick={() => location.reload()}>
+            Reload the page
+          </Button>
+        }
+      >
+        A new version of Skein may have been installed since the page was opened.
+      </Empty>
+    )
   return (
     <Empty
       icon="warn"
@@ -94,6 +108,15 @@ export function ErrorState({
     </Empty>
   )
 }
+
+/** How browsers, and the loader of style sheets, say that a file of the console is missing. */
+const MISSING_CODE = [
+  'Failed to fetch dynamically imported module',
+  'error loading dynamically imported module',
+  'Importing a module script failed',
+  'Unable to preload CSS',
+]
+const isMissingCode = ({ message }: Error) => MISSING_CODE.some((start) => message.startsWith(start))
 
 function BackButton() {
   return (

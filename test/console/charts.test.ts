@@ -176,6 +176,34 @@ describe.skipIf(hasNoBrowser)('charts and boards (needs Chromium)', () => {
     expect(count('/session/token')).toBe(1)
   })
 
+  test('a console that is opened while the server does not answer says so, and goes on by itself', async () => {
+    await using early = await running.asAdmin()
+    let isReachable = false
+    await early.page.route('**/console/session/token', async (route) => {
+      await (isReachable ? route.fulfill({ status: 503, json: {} }) : route.abort())
+    })
+    await early.page.goto(`${running.installation.base}/console${channelPath()}`)
+    await early.page.getByText('Skein does not answer').waitFor()
+    isReachable = true
+    await early.page.getByText('the server answered 503').waitFor()
+    // A server that is being restarted is no reason to sign in again.
+    await early.page.unroute('**/console/session/token')
+    await early.page.getByRole('heading', { name: 'Hall climate', exact: true }).waitFor()
+  })
+
+  test('a part that a newer version of the console no longer has offers to reload the page', async () => {
+    await using old = await running.asAdmin()
+    await old.go(`/d/${domain}/channels`)
+    await old.page.getByRole('button', { name: 'Filter', exact: true }).waitFor()
+    await old.page.route(/\/filter-dialog-[^/]+\.js$/, async (route) => await route.fulfill({ status: 404, json: {} }))
+    await old.page.getByRole('button', { name: 'Filter', exact: true }).click()
+    await old.page.getByText('A part of the console could not be loaded').waitFor()
+    await old.page.unroute(/\/filter-dialog-[^/]+\.js$/)
+    await old.page.getByRole('button', { name: 'Reload the page' }).click()
+    await old.page.getByRole('button', { name: 'Filter', exact: true }).click()
+    await old.page.getByRole('dialog').getByRole('button', { name: 'Apply' }).waitFor()
+  })
+
   test('the typeface comes after the first picture, and begins the next visit', async () => {
     await using first = await running.asAdmin()
     const isOwn = () => first.page.evaluate<boolean>("document.documentElement.dataset.font === 'own'")

@@ -1084,6 +1084,7 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
   test('rules: a rule about silence is created and changed, and one about messages becomes one', async () => {
     const domain = await newDomain('Silent')
     const steam = await made(`/${domain}/channels`, { name: 'steam' })
+    const task = await made('/tasks', { name: 'judge', domain_id: domain, file: fileOf(ADD) })
     await visitor.go(`/d/${domain}/rules`)
     await button('New rule').click()
     await dialog().getByLabel('Name', { exact: true }).fill('gone')
@@ -1125,6 +1126,55 @@ describe.skipIf(hasNoBrowser)('controls of the console (needs Chromium)', () => 
     await press(change, () => confirm('Save'))
     await until(async () => (await stored()).condition === 'value > 30.0', 'the condition')
     expect((await stored()).source).toEqual({ type: 'messages', channels: [steam] })
+    // A task can decide instead of an expression.
+    await button('Edit').click()
+    await dialog().getByLabel('Decided by', { exact: true }).selectOption({ label: 'judge' })
+    expect(await dialog().getByLabel('Condition').count()).toBe(0)
+    await press(change, () => confirm('Save'))
+    await until(async () => (await stored()).condition === '', 'the task that decides')
+    expect(await stored()).toMatchObject({ condition_task: task })
+    await page.getByRole('link', { name: 'judge' }).waitFor()
+  })
+
+  test('rules: a rule at certain times is created, and becomes a report without values', async () => {
+    const domain = await newDomain('Timed')
+    const steam = await made(`/${domain}/channels`, { name: 'steam' })
+    const water = await made(`/${domain}/channels`, { name: 'water' })
+    await visitor.go(`/d/${domain}/rules`)
+    await button('New rule').click()
+    await dialog().getByLabel('Name', { exact: true }).fill('mornings')
+    await dialog().getByLabel('Watches').selectOption('schedule')
+    await dialog().getByLabel('Starts', { exact: true }).selectOption({ label: 'Every week' })
+    await dialog().getByLabel('Day').selectOption({ label: 'Wednesday' })
+    await dialog().getByLabel('At', { exact: true }).fill('07:30')
+    await dialog().getByLabel('Time zone').fill('Europe/Berlin')
+    await dialog().getByLabel('Catch up once').check()
+    await dialog().getByLabel('Add a channel').selectOption({ label: 'steam' })
+    const submit = button('Create rule', dialog())
+    expect(await submit.getAttribute('title')).toMatch(/^An alarm needs names and a condition/)
+    await dialog().getByLabel('Names').fill('temperature')
+    await dialog().getByLabel('Condition').fill('mean("24h") > 26.0')
+    await press('rooms/messages/rules/rules.tsx POST /{domain_id}/rules', () => confirm('Create rule'))
+    await headed('mornings')
+    const rule = /\/rules\/([^/?]+)/.exec(page.url())?.[1] ?? ''
+    const stored = async () => await api<{ source: object; condition: string }>('GET', `/${domain}/rules/${rule}`)
+    const times = { type: 'schedule', channels: [steam], schedule: '30 7 * * 3', timezone: 'Europe/Berlin' }
+    expect(await stored()).toMatchObject({
+      source: { ...times, names: ['temperature'], catch_up: 'once' },
+      condition: 'mean("24h") > 26.0',
+    })
+    await button('Edit').click()
+    await dialog().getByLabel('Names').fill('')
+    await dialog().getByLabel('Catch up once').uncheck()
+    await dialog().getByLabel('What action 1 does').selectOption({ label: 'Publish a message' })
+    await dialog().getByLabel('Publishes to').selectOption({ label: 'water' })
+    await press('rooms/messages/rules/rule.tsx PATCH /{domain_id}/rules/{rule_id}', () => confirm('Save'))
+    await until(async () => (await stored()).condition === '', 'the report')
+    const report = await stored()
+    expect(report.source).toEqual(times)
+    expect(report).toMatchObject({ actions: [{ type: 'publish', channel: water, on: ['raise'] }] })
+    await visitor.go(`/d/${domain}/rules`)
+    await seen('at 30 7 * * 3')
   })
 
   test('rules: a rule about the state of clients is created and changed', async () => {

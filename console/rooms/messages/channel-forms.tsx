@@ -9,7 +9,7 @@ import { Notice, absoluteTime, counted } from '../../design/display.tsx'
 import { ANY_FIELD } from '../../design/form.tsx'
 import { FormDialog } from '../../design/layers.tsx'
 import { useFormAction } from '../../shell/action.ts'
-import { splitTags } from '../../shell/filters.tsx'
+import { splitTags } from '../../shell/tags.ts'
 import { RetentionField, retentionOf } from '../../shell/retention.tsx'
 
 export function EditChannel({

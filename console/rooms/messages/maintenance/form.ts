@@ -1,7 +1,7 @@
 /** What the form of a maintenance window makes of its fields. Pure. */
 import type { MaintenanceWindow, MaintenanceWindowCreate } from '../../../api/operations.ts'
 import type { Tone } from '../../../design/display.tsx'
-import { splitTags } from '../../../shell/filters.tsx'
+import { splitTags } from '../../../shell/tags.ts'
 import { instantOf, localTextOf } from '../../../shell/local-time.ts'
 import { cronOf, formOf as scheduleFormOf } from '../../../shell/schedule-form.ts'
 import type { ScheduleForm } from '../../../shell/schedule-form.ts'
