@@ -16,7 +16,7 @@ import type { Row } from './statistics.ts'
 
 /** The last commit at which one account could stop the automation of others. */
 const BEFORE_SHARES = 'f0116fc2'
-/** For one row of one build. */
+/** How long one row of one build may take. */
 const ROW_DEADLINE_MS = 10 * 60_000
 const SETTLE_MS = 1_000
 /** A neighbour is slowed at most by this factor, or to this value, whichever is more. */

@@ -15,7 +15,7 @@ const ROUNDS = 2
 const LOOK_MS = 250
 const QUIET_MS = 1_500
 const DEADLINE_MS = 120_000
-/** As it is without the field, and with it. */
+/** The batches of a task without the field, and with it. */
 const BATCHES = [undefined, 1, 100, 500] as const
 const TARGET_RATIO = 5
 

@@ -220,7 +220,7 @@ async function countRuns({ call }: RunningBuild, taskId: string): Promise<number
   return page.total
 }
 
-/** As when the machine loses its power: the platform and its database end at once. */
+/** Ends the platform and its database at once, which is what happens when the machine loses its power. */
 function killAll(pid: number): void {
   for (const member of familyOf(pid)) process.kill(member, 'SIGKILL')
 }

@@ -55,7 +55,7 @@ async function exportAll(
   return { ...exported, postgresSeconds: postgresCpuSeconds(platform) - before }
 }
 
-/** Of the records that arrived in this hour. */
+/** Moves the records that arrived in this hour this many weeks back. */
 async function moveArrivals(client: pg.Client, weeks: number): Promise<number> {
   await client.query(
     'SELECT create_message_partitions(now() - make_interval(weeks => $1::integer + 1), now() - make_interval(weeks => $1::integer - 1))',

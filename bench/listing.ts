@@ -26,7 +26,7 @@ import type { Row } from './statistics.ts'
 const MAX_REQUESTS = 100
 const ROW_MS = 8000
 const ROUNDS_AFTER_CHANGE = 20
-/** Until the process has read of a change. */
+/** How long it takes until the process has read of a change. */
 const CHANGE_KNOWN_MS = 300
 const FLOOR_REQUESTS = 600
 

@@ -17,7 +17,7 @@ const CALLERS = [1, 16] as const
 const KEYS = 1_000
 const CONTENDERS = 64
 const RUNS_OF_EACH = 100
-/** Of one key, whose changes are one after the other. */
+/** The runs that change one key; their changes are one after the other. */
 const RUNS_OF_HOT_KEY = 5
 const TARGET_RATIO = 1.5
 const TARGET_REPEATS = 0.1

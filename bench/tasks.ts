@@ -18,7 +18,7 @@ const TARGET_TASKS_PER_SECOND = 5000
 const MANY = 500
 const MANY_CALLERS = 2
 const CALLERS = [256, 64, 1] as const
-/** For a warm module, one invocation after the other. */
+/** Invocations of a warm module, one after the other. */
 const TARGET_INVOKE_MS = 5
 /** Invocations per second while the waiting time of each run is measured. */
 const STEADY_RATE = 1000

@@ -52,7 +52,7 @@ export type CompiledAction =
     })
   | (When & { type: 'webhook'; url: string; payload: Template | undefined })
 
-/** Of a rule about the state of clients. */
+/** What a rule about the state of clients looks at. */
 export type StateSource = {
   /** Name of the document; empty: the one without a name. */
   document: string

@@ -15,7 +15,7 @@ export type RuleContact = {
   pending: number
   deadLetters: number
   lastError: ContactFailure | null
-  /** Of a webhook. */
+  /** The key that signs the requests of a webhook; undefined: it is no webhook. */
   signingSecret: string | undefined
 }
 

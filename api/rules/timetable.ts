@@ -7,7 +7,7 @@ import { parseDurationMs } from '#core/time.ts'
 import type { Expression } from './engine/index.ts'
 import type { RuleDefinition } from './schema.ts'
 
-/** Of a rule whose source is a schedule. */
+/** The times of a rule whose source is a schedule, and what it does at each. */
 export type ScheduleSource = Timetable & {
   /** It is evaluated for each series that matches; otherwise it acts once for each scheduled time. */
   isOverSeries: boolean

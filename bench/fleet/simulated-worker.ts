@@ -21,7 +21,7 @@ import { Spool } from '../../worker/spool/index.ts'
 import { DEFAULT_TIMING } from '../../worker/worker.ts'
 
 const SPOOL_BYTES = 1024 * 1024
-/** As of a real worker, except that the lease is checked less often: a thousand timers share a process here. */
+/** The times of a real worker, except that the lease is checked less often: a thousand timers share a process here. */
 const TIMING = { ...DEFAULT_TIMING, leaseCheckMs: 1_000 }
 
 const logger = createLogger({ name: 'fleet', level: 'fatal' })

@@ -22,7 +22,7 @@ export type Case = {
 
 type Listing = readonly [name: string, query: string, targetMs: number, isAfterChange?: true]
 
-/** For clients and channels alike. */
+/** The listings that clients and channels both have. */
 const ON_BOTH: readonly Listing[] = [
   ['first page', '', FIRST_PAGE_MS],
   ['page of 100, newest first', 'limit=100&order=created_at&dir=desc', FIRST_PAGE_MS],

@@ -189,7 +189,7 @@ const OFFERED = sql`m.key, m.id, m.name, m.payload, m.payload IS NOT NULL AS "ha
 /** The greatest key of the open commands of a client, and the bytes of their payloads. */
 export type OpenSummary = { newest: number; bytes: number }
 
-/** Of the clients that have open commands. */
+/** Returns the summary of each of these clients that has open commands. */
 export async function summarizeOpen(db: Queryable, clientKeys: readonly number[]): Promise<Map<number, OpenSummary>> {
   const { rows } = await sql<
     OpenSummary & { clientKey: number }

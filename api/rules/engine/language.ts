@@ -12,7 +12,7 @@ import type { WindowFunction, WindowReader, WindowRequest } from './window-reade
 
 /** The number of nodes of a syntax tree. */
 export const MAX_NODES = 1000
-/** Of parentheses, lists and accesses inside each other. */
+/** How deep parentheses, lists and accesses may be inside each other. */
 export const MAX_DEPTH = 64
 
 /** Each function with the forms that are accepted. */

@@ -13,7 +13,7 @@ import type { WindowReader, WindowRequest } from './window-reader.ts'
 
 export const MAX_TEMPLATE_BYTES = 16 * 1024
 export const MAX_INSERTIONS = 64
-/** Of an inserted value; the rest is cut off. */
+/** How many characters of an inserted value are kept; the rest is cut off. */
 export const MAX_INSERTED_CHARS = 1024
 
 export type Template = {

@@ -4,7 +4,7 @@ const DURATION = /^[+-]?(\d{1,12}(\.\d{1,9})?(ns|us|ms|s|m|h))+$/
 const INTEGER = /^[+-]?\d{1,19}$/
 const RFC_3339 = /^\d{4}-\d\d-(\d\d)T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$/
 
-/** By the name of the function. */
+/** What each function reads, by its name. */
 const FORMS: Readonly<Record<string, (text: string) => boolean>> = {
   int: (text) => INTEGER.test(text),
   double: (text) => DECIMAL.test(text),

@@ -30,7 +30,7 @@ export type RuleVariables = {
   client: RuleClient
   /** The parsed payload of a JSON message that is not SenML. */
   json?: unknown
-  /** Of a client, in rules about its state. */
+  /** The desired document of a client, in rules about its state; the next three are about that state too. */
   desired?: unknown
   reported?: unknown
   delta?: unknown

@@ -151,7 +151,7 @@ describe('limits', () => {
       [hour, 3],
     ])
     expect(store.keptMs).toBe(15 * MINUTE_MS)
-    // Of the old values, the newest is kept.
+    // The newest of the old values is kept.
     expect([read('count', 1000), read('count', hour)]).toEqual([1, 1])
     expect([read('last', 2 * hour, undefined), read('count', 2 * hour)]).toEqual([3, 0])
     expect(read('last', 25 * hour, undefined)).toBeUndefined()
@@ -173,7 +173,7 @@ describe('limits', () => {
       const timeMs = minute * MINUTE_MS
       store.add(fan, { timeMs, arrivalMs: timeMs, value: minute }, 10 * MINUTE_MS)
     }
-    // Of the old values, the newest is kept.
+    // The newest of the old values is kept.
     expect([read('count', 20 * MINUTE_MS, 60 * MINUTE_MS, 'fan'), store.size]).toEqual([11, 12])
     store.forget(KEY)
     expect([read('last', 5000), read('last', 20 * MINUTE_MS, undefined, 'fan'), store.size]).toEqual([

@@ -9,11 +9,11 @@ import { callOf, childrenOf } from './syntax-tree.ts'
 import type { Call, Evaluator, SyntaxNode } from './syntax-tree.ts'
 import { textFormOf } from './text-forms.ts'
 
-/** Of a list that a function such as `all` repeats an expression for. */
+/** The most items of a list that a function such as `all` repeats an expression for. */
 export const MAX_ITEMS = 1000
 /**
- * Of one evaluation, a few milliseconds: an item of a list that is copied or compared is one step, so are 64 characters of a text, and so are
- * the parts of a repeated expression, eight at a time, for each item.
+ * The most steps of one evaluation, which take a few milliseconds: an item of a list that is copied or compared is one step, so are 64 characters
+ * of a text, and so are the parts of a repeated expression, eight at a time, for each item.
  */
 export const MAX_STEPS = 20_000
 const CHARS_PER_STEP_BITS = 6
@@ -23,7 +23,7 @@ const STEPS_OF_ERROR = 10
 
 const MAX_INT = 2n ** 63n - 1n
 const MIN_INT = -(2n ** 63n)
-/** As the language defines them for timestamps and durations. */
+/** The language defines these bounds of timestamps and durations. */
 const MIN_TIME_MS = Date.parse('0001-01-01T00:00:00Z')
 const MAX_TIME_MS = Date.parse('9999-12-31T23:59:59.999Z')
 const MAX_DURATION_SECONDS = 315_576_000_000n

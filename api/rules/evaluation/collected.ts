@@ -167,7 +167,7 @@ export class Collected {
       evaluation: Evaluation
       maxOpen: number | undefined
       contacts: Pick<Contacts, 'record'>
-      /** Those of `settle`. */
+      /** The notifications that `settle` returned. */
       notifications: readonly NewNotification[]
     },
   ): Promise<{ published: boolean; started: boolean; notified: boolean }> {

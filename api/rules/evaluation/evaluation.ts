@@ -15,7 +15,7 @@ export type LastSample = Pick<Evaluated, 'cause' | 'record' | 'timeMs'> & {
   json?: unknown
   /** What a rule about state saw of it. */
   state?: StateVariables
-  /** Of what it causes: that of a message which began to clear it counts too. Absent: 0. */
+  /** The depth of what it causes; that of a message that began to clear it counts too. Absent: 0. */
   depth?: number
   /** A function said so. */
   severity?: Severity
@@ -27,7 +27,7 @@ export const severityOf = ({ rule, sample, last }: Caused): Severity =>
 
 export type StateVariables = Pick<RuleVariables, (typeof STATE_VARIABLES)[number]>
 
-/** Of the alarm of a state. */
+/** How far the alarm of a state has escalated. */
 export type Escalation = {
   /** The alarm that was raised then. */
   raisedMs: number
@@ -124,12 +124,12 @@ export class Evaluation {
     this.#evaluate(rule, sample, windows, false)
   }
 
-  /** As `meet`, for what has not changed: a condition that goes on to hold is no repetition. */
+  /** Does the same as `meet` for what has not changed: a condition that goes on to hold is no repetition. */
   look(rule: CompiledRule, sample: Evaluated): void {
     this.#evaluate(rule, sample, undefined, true)
   }
 
-  /** As `meet`, for a rule that a function decides for. Undefined: it said nothing that is understood. */
+  /** Does the same as `meet` for a rule that a function decides for. Undefined: it said nothing that is understood. */
   decide(rule: CompiledRule, sample: Evaluated, verdict: { holds: boolean; severity?: Severity } | undefined): void {
     const counts = this.countsOf(rule)
     counts.seen++
@@ -227,7 +227,7 @@ export class Evaluation {
     if (entry.isStored && dueOf(entry) !== null) entry.isChanged = true
   }
 
-  /** As `pass`, for what nobody waits for any more: nothing is raised, and nobody is notified who was not before. */
+  /** Does the same as `pass` for what nobody waits for any more: nothing is raised, and nobody is notified who was not before. */
   leave(entry: SeriesState, nowMs: number): void {
     if (entry.state.status === 'pending') return this.forget(entry)
     if (entry.silencedUntilMs === null) return this.pass(entry, nowMs)

@@ -50,7 +50,7 @@ export class SilenceClock {
 }
 
 export class SilenceWatch {
-  /** As it was when the watch began; its source does not change. */
+  /** The rule when the watch began; its source does not change. */
   readonly rule: CompiledRule
   readonly #domainKey: number
   readonly #clock: Pick<SilenceClock, 'nowMs'>

@@ -17,7 +17,7 @@ import type { Caused, Escalation, SeriesState } from './evaluation.ts'
 /** One effect of a rule, in the order in which they came about. */
 export type Telling = {
   caused: Caused
-  /** Of its alarm, if the rule has one. */
+  /** The series of its alarm, if the rule has one. */
   alarm: AlarmSeries | undefined
   episode: Episode | undefined
   notifications: readonly NewNotification[]

@@ -1,8 +1,8 @@
 /** How much memory the windows of all domains may take in a process. */
 
-/** Of one domain, in values; a value has 24 bytes. */
+/** The most values that the windows of one domain have; a value has 24 bytes. */
 export const MAX_OF_DOMAIN = 2_000_000
-/** Of all domains: beyond it, no domain may have more than its share. */
+/** The most values of all domains: beyond it, no domain may have more than its share. */
 export const MAX_OF_PROCESS = 6_000_000
 /** Beyond it too, windows that no step used for so long are dropped first: they are read again. */
 const UNUSED_MS = 60_000

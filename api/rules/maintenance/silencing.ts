@@ -92,7 +92,7 @@ async function silenceOf(
   const latest = active.toSorted((one, other) => other.untilMs - one.untilMs)
   const whole = latest.find(({ window }) => !isAboutClients(window))
   const partial = latest.filter(({ window }) => isAboutClients(window))
-  // Of many clients, it is looked again when the first of their windows ends.
+  // An alarm of many clients is looked at again when the first of their windows ends.
   let first: Active | undefined
   for (const id of clientIds) {
     if (turns.isOver) await turns.next()

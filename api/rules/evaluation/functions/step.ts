@@ -45,7 +45,7 @@ const MAX_GIVEN = 100
 const MAX_OF_MESSAGE = 1_000
 /** About how many characters a call has. */
 const MAX_GIVEN_CHARS = 262_144
-/** Of a message without its texts. */
+/** About how many characters a message has beside its texts. */
 const CHARS_OF_HEADER = 200
 /** Attempts at a call; then the rule is paused. */
 const MAX_ATTEMPTS = 3

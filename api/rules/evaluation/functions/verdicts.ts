@@ -18,7 +18,7 @@ export function verdictsOf(results: unknown, count: number): Verdict[] | string 
 
 function verdictOf(item: unknown): Verdict {
   if (typeof item === 'boolean') return { holds: item }
-  // As an option of a component that has no value.
+  // A component returns null for an option that has no value.
   if (item === null) return { holds: false }
   const severity = SEVERITIES.find((one) => one === item)
   return severity === undefined ? undefined : { holds: true, severity }

@@ -9,7 +9,7 @@ export type Documents = { desired: string; reported: string; delta: string }
 export type ChangeRow = {
   key: number
   clientKey: number
-  /** Of a client that was deleted. */
+  /** The id of a client that was deleted; null: the client exists. */
   goneId: string | null
   /** Name of the document that changed; null: none did. */
   document: string | null
@@ -60,7 +60,7 @@ const goneOf = (domainKey: number, { ruleKey, after, limit }: Look): Sql =>
     WHERE ${after} = 0 AND s.rule_key = ${ruleKey} AND s.state -> 'state' ->> 'status' = 'active' AND s.due_at IS NULL
       AND NOT EXISTS (SELECT FROM clients c WHERE c.domain_key = ${domainKey} AND c.id = s.publisher_id::uuid) LIMIT ${limit})`
 
-/** By their keys: a transaction that commits late may have an earlier one than these. */
+/** Deletes changes by their keys: a transaction that commits late may have an earlier one than these. */
 export async function removeChanges(tx: Transaction, keys: readonly number[]): Promise<void> {
   if (keys.length === 0) return
   await sql`DELETE FROM rule_changes WHERE key = ANY (${[...keys]}::bigint[])`.execute(tx)

@@ -55,7 +55,7 @@ const NOTHING: Outcome = { hasMore: false, published: false, started: false, not
 /** A change, for one of the rules that it meets. Without a sample the client is not one of the rule any more. */
 type Met = { change: ChangeRow; rule: StateRule; series: Series; sample: Evaluated | undefined; isLook: boolean }
 
-/** Without a further client when these are the last. */
+/** Clients that a rule looks at after a change of it; `isLast`: there are none after these. */
 type Looks = { rule: StateRule; rows: readonly ChangeRow[]; after: number; isLast: boolean }
 
 /** What a step has to do. */
