@@ -2,7 +2,7 @@
 import { allOf, contains } from '#api/identity/index.ts'
 import { comparePlaces, nextPlace } from '#api/consumers/index.ts'
 import type { Place } from '#api/consumers/index.ts'
-import { Keyset, readPage, refusing } from '#core/database/index.ts'
+import { Keyset, hasOlderNodes, readPage, refusing } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { takenField } from '#core/errors/index.ts'
 import type { PageEnd } from '#core/cursor.ts'
@@ -399,6 +399,12 @@ export async function listRules(
   const source = { columns: SHOWN, from: FROM, where, keyset: OLDEST_FIRST }
   const { rows, next } = await readPage<Row<RuleRecord>>(db, source, range)
   return { total: counted[0]?.total ?? 0, rules: rows.map((row) => ruleFromRow<RuleRecord>(row)), next }
+}
+
+/** Whether a process is alive that does not know the rules that came with this migration. */
+export async function hasNodesBefore(db: Queryable, migration: string): Promise<boolean> {
+  const { rows } = await sql<{ found: boolean }>`SELECT ${hasOlderNodes(migration)} AS found`.execute(db)
+  return rows[0]?.found === true
 }
 
 /** Clients and groups of the domain among these ids. */

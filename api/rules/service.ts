@@ -13,12 +13,10 @@ import type {
   UserPrincipal,
 } from '#api/identity/index.ts'
 import type { LetterSelection } from '#core/changelog/index.ts'
-import { hasOlderNodes } from '#core/database/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
-import { sql } from '#core/sql.ts'
 import { compileDefinition } from './compile.ts'
 import { contactsOf, requireContacts } from './contacts.ts'
 import type { Contacts, RuleContact, RuleLetter } from './contacts.ts'
@@ -36,6 +34,7 @@ import {
   forgetCall,
   forgetPending,
   forgetWaits,
+  hasNodesBefore,
   insertRule,
   leaveOthers,
   listRules,
@@ -330,10 +329,7 @@ export class RulesService {
   async #requireKnown(definition: RuleDefinition, before: RuleDefinition | undefined): Promise<void> {
     for (const [what, { migration, is }] of Object.entries(NEWER_RULES))
       if (is(definition) && (before === undefined || !is(before))) {
-        const { rows } = await sql<{ found: boolean }>`SELECT ${hasOlderNodes(migration)} AS found`.execute(
-          this.#deps.database.db,
-        )
-        if (rows[0]?.found !== true) continue
+        if (!(await hasNodesBefore(this.#deps.database.db, migration))) continue
         throw new ServiceError(
           'unavailable',
           `${what} requires that all nodes have this version: one of an earlier version would evaluate the rule as one that never matches`,
