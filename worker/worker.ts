@@ -35,7 +35,7 @@ import type { ModuleSource } from './modules/index.ts'
 import { OfflineStore, OfflineTasks } from './offline/index.ts'
 import type { OfflineTasksDeps } from './offline/index.ts'
 import { createRunnerPool, stageRunnerCode } from './runner/index.ts'
-import type { RunnerPool } from './runner/index.ts'
+import type { RunnerPool, RunnerPoolOptions } from './runner/index.ts'
 import { Runs } from './runs/runs.ts'
 import { ClientCertificate } from './session/client-certificate.ts'
 import { createCredentials } from './session/credentials.ts'
@@ -93,16 +93,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   const store = await openModules(opening, { config, logger, folder, open, credentials, managers, isolation })
   const { modules, components } = store
   const { slots, backlog, runMemoryBytes, runners } = capacityOf(config)
-  const pool = createRunnerPool({
-    slots,
-    ...runners,
-    codeFolder: await stageRunnerCode(join(open, 'runner')),
-    isolation,
-    maxModuleBytes: DEFAULT_MODULE_BOUNDS.maxModuleBytes,
-    allowGc: config.allowGc,
-    logger,
-  })
-  opening.defer(() => pool.close())
+  const pool = await openRunners(opening, { slots, runners, open, isolation, config, logger })
   const journal = await AssignmentJournal.open(join(folder, 'assignments'), logger)
   const limits = { slots, backlog, isPlatformOnly, isMemoryLimited: runMemoryBytes !== undefined }
   const http = new GuestHttp({ isEnabled: config.http, privateHosts: config.httpHosts })
@@ -150,6 +141,26 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     await parts.disposeAsync()
   }
   return { id, isolation: isolation.level, stop: () => (stopping ??= stop()) }
+}
+
+type RunnersOptions = Pick<ReturnType<typeof capacityOf>, 'slots' | 'runners'> &
+  Pick<StartWorkerOptions, 'config' | 'logger'> & { open: string; isolation: RunnerPoolOptions['isolation'] }
+
+async function openRunners(
+  opening: AsyncDisposableStack,
+  { slots, runners, open, isolation, config, logger }: RunnersOptions,
+): Promise<RunnerPool> {
+  const pool = createRunnerPool({
+    slots,
+    ...runners,
+    codeFolder: await stageRunnerCode(join(open, 'runner')),
+    isolation,
+    maxModuleBytes: DEFAULT_MODULE_BOUNDS.maxModuleBytes,
+    allowGc: config.allowGc,
+    logger,
+  })
+  opening.defer(() => pool.close())
+  return pool
 }
 
 async function openSpool(opening: AsyncDisposableStack, path: string, config: WorkerConfig, logger: Logger) {

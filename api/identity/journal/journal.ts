@@ -50,7 +50,7 @@ export type Journal = {
  * Operations that change nothing that a cache holds: observations, states, commands, rules and alarms, and changes of the manager, which has
  * caches of its own.
  */
-const UNCACHED = /^(mqtt|client_state|command|rule|alarm|task|workflow|worker|module)\./
+const UNCACHED = /^(mqtt|client_state|command|rule|maintenance_window|alarm|task|workflow|worker|module)\./
 /** Bus topic of the hint "the journal grew". */
 const JOURNAL_TOPIC = 'skein.journal'
 /** Each hint contains its sender, whose listeners were already notified. */
