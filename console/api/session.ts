@@ -73,7 +73,7 @@ async function renew(): Promise<string> {
   const response = await answerTo(sent)
   // The user signed out meanwhile: the answer is of the session that ended.
   if (ends !== endsBefore) throw new ApiError(401, { message: 'the session has ended' }, undefined)
-  // Somebody signed in or out meanwhile: the answer may be of another user.
+  // A user signed in or out meanwhile: the answer may be of another user.
   if (!isSameSession()) return await renew()
   if (response.ok) return accept((await jsonOf(response)) as PageToken, sent.sentMs)
   const error = await readError(response)

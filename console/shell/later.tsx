@@ -8,7 +8,7 @@ type Later<P> = FunctionComponent<P> & {
 }
 
 /**
- * How long a part that failed stays failed: React renders what was never shown anew before it reports an error, and would wait for the next
+ * How long a part that failed stays failed: React renders again what was never shown before it reports an error, and would wait for the next
  * load without an end.
  */
 const FAILED_MS = 3_000
