@@ -14,6 +14,7 @@ import { useKeys } from './keyboard.ts'
 import { later } from './later.tsx'
 import { SECTIONS } from './navigation.ts'
 import { OpenAlarms } from './open-alarms.tsx'
+import { Palette } from './palette.tsx'
 import { SessionDialog } from './session-dialog.tsx'
 import { useSession } from './session.ts'
 import { reportError } from './states.tsx'
@@ -27,7 +28,6 @@ const INVITATIONS_MS = 60_000
 
 // The frame is on the first screen, and these are not.
 const RequestsDrawer = later(async () => (await import('./requests-drawer.tsx')).RequestsDrawer)
-const Palette = later(async () => (await import('./palette.tsx')).Palette)
 const ShortcutsDialog = later(async () => (await import('./shortcuts.tsx')).ShortcutsDialog)
 
 const brandIcon = new URL('../icon.svg', import.meta.url).href
