@@ -448,7 +448,7 @@ test('the worker is listed alive with its slots and its heartbeats', async () =>
         alive: true,
         slots: 2,
         state: 'alive',
-        runtimes: ['core', 'wasi-preview1', 'component', 'state'],
+        runtimes: ['core', 'wasi-preview1', 'component', 'state', 'http'],
       },
     ],
   })
