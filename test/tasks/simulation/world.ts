@@ -227,6 +227,8 @@ export class World {
       daemon: false,
       publish_result: null,
       grants: [],
+      http: null,
+      offline: false,
       secrets: null,
       paused_at: null,
     }
