@@ -68,7 +68,7 @@ describe('joining', () => {
       name: 'edge',
       labels: { zone: 'north' },
       slots: 2,
-      runtimes: ['core', 'wasi-preview1', 'component', 'state'],
+      runtimes: ['core', 'wasi-preview1', 'component', 'state', 'http'],
       version: '0.1.0',
     })
     await until(() => manager.heard('heartbeat').length >= 2)
